@@ -1,1 +1,25 @@
-//! service
+//! What every program of answerlog does the same way: start, log, tell how it is, and stop.
+//!
+//! A program's `main` reads its configuration with [`cli`] (all faults at once, exit code 64) and hands an
+//! async function to [`run`], which brings the runtime, the logs and a [`Stop`] that the operating system's
+//! signals request. Inside, [`Tasks`] holds the long-lived tasks together: one that dies takes the process
+//! with it. [`admin`] answers what an operator asks on a port of its own, out of [`health`] and a metrics registry.
+
+pub mod admin;
+pub mod cli;
+mod error;
+pub mod health;
+pub mod healthcheck;
+pub mod logging;
+mod run;
+pub mod secret;
+mod stop;
+mod tasks;
+
+pub use cli::ConfigFaults;
+pub use error::Chain;
+pub use logging::LogArgs;
+pub use run::run;
+pub use secret::Secret;
+pub use stop::Stop;
+pub use tasks::{TaskFailed, Tasks};

@@ -1,0 +1,61 @@
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info};
+
+use crate::{Chain, LogArgs, Stop, logging};
+
+/// How long blocking work may hold up the end of the process after everything else has ended.
+const BLOCKING_GRACE: Duration = Duration::from_secs(2);
+
+/// Runs a program: sets up logging and the runtime, turns SIGTERM and SIGINT into a [`Stop`], and logs the error that
+/// ended it, once, with its causes.
+///
+/// A second signal changes nothing: stopping has a bound of its own. The exit code is 0 when `body` returned `Ok`,
+/// else 1. (64 is for a configuration that is wrong, see [`crate::cli`].)
+pub fn run<E>(name: &'static str, log: &LogArgs, body: impl AsyncFnOnce(Stop) -> Result<(), E>) -> ExitCode
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    logging::start(log);
+    match in_runtime(body) {
+        Ok(()) => {
+            info!("{name} stopped");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            error!(error = %Chain(failure.as_ref()), "{name} failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn in_runtime<E>(body: impl AsyncFnOnce(Stop) -> Result<(), E>) -> Result<(), Box<dyn Error + Send + Sync>>
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let stop = Stop::new();
+        let signals = [SignalKind::terminate(), SignalKind::interrupt()];
+        for kind in signals {
+            tokio::spawn(stop_on(signal(kind)?, stop.clone()));
+        }
+        body(stop).await.map_err(Into::into)
+    });
+    runtime.shutdown_timeout(BLOCKING_GRACE);
+    ended
+}
+
+async fn stop_on(mut signal: Signal, stop: Stop) {
+    while signal.recv().await.is_some() {
+        if stop.is_requested() {
+            info!("already stopping");
+        } else {
+            info!("stopping, as the signal asks");
+            stop.request();
+        }
+    }
+}
