@@ -1,0 +1,21 @@
+//! Real servers, private to their user: on free loopback ports, in a directory of their own that goes when they go.
+//!
+//! A server ends with the value that owns it. It also ends, directory and all, when the process that started it is
+//! killed: see [`janitor`]. Everything that acts on a server (kill, stop, pause, restart) keeps its port and its store.
+
+mod database;
+mod error;
+mod find;
+mod janitor;
+mod link;
+mod nats;
+mod port;
+mod postgres;
+mod process;
+
+pub use database::Database;
+pub use error::ServerError;
+pub use find::{nats_server, postgres_bin};
+pub use link::Link;
+pub use nats::{NatsOptions, NatsServer};
+pub use postgres::{Postgres, PostgresOptions};

@@ -1,0 +1,198 @@
+//! A private broker.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+
+use super::{ServerError, find, port::Port, process::Process};
+
+/// How a private broker is set up. The default is what production runs: synced before each ack, 8 MB messages, no users.
+#[derive(Debug, Clone)]
+pub struct NatsOptions {
+    /// The program; `None` finds one, see [`find::nats_server`].
+    pub binary: Option<PathBuf>,
+    /// Whether every message is synced to disk before it is acknowledged.
+    pub sync_always: bool,
+    /// The largest message, headers included, in bytes.
+    pub max_payload: usize,
+    /// More configuration, in the broker's own syntax, e.g. an `authorization` block.
+    pub extra: String,
+    /// A configuration file to run in place of the settings above. Its addresses and its store are overridden.
+    pub config: Option<PathBuf>,
+    /// Whether the HTTP monitoring port is opened.
+    pub monitor: bool,
+    /// User and password with which readiness is tried.
+    pub user: Option<(String, String)>,
+}
+
+impl Default for NatsOptions {
+    fn default() -> Self {
+        Self {
+            binary: None,
+            sync_always: true,
+            max_payload: 8 << 20,
+            extra: String::new(),
+            config: None,
+            monitor: false,
+            user: None,
+        }
+    }
+}
+
+/// A broker with JetStream on a free loopback port, with a store of its own. Ends when dropped.
+#[derive(Debug)]
+pub struct NatsServer {
+    process: Process,
+    port: Port,
+    monitor: Option<Port>,
+    options: NatsOptions,
+}
+
+impl NatsServer {
+    /// A broker with the default options, ready for clients.
+    ///
+    /// # Panics
+    /// When there is none to start; the message says what to do.
+    pub async fn start() -> Self {
+        Self::start_with(NatsOptions::default())
+            .await
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// A broker with these options, ready for clients.
+    pub async fn start_with(options: NatsOptions) -> Result<Self, ServerError> {
+        let monitor = options.monitor.then(Port::lease).transpose()?;
+        let mut server = Self {
+            process: Process::new("nats")?,
+            port: Port::lease()?,
+            monitor,
+            options,
+        };
+        server.run().await?;
+        Ok(server)
+    }
+
+    /// `host:port` of the client port, the same for the life of this value.
+    pub fn addr(&self) -> std::net::SocketAddr {
+        self.port.addr()
+    }
+
+    /// `nats://host:port`, without user.
+    pub fn url(&self) -> String {
+        format!("nats://{}", self.addr())
+    }
+
+    /// `http://host:port` of the monitoring port, where [`NatsOptions::monitor`] asked for one.
+    pub fn monitor_url(&self) -> Option<String> {
+        self.monitor
+            .as_ref()
+            .map(|port| format!("http://{}", port.addr()))
+    }
+
+    /// Where the broker keeps its streams.
+    pub fn store_dir(&self) -> PathBuf {
+        self.process.dir().join("store")
+    }
+
+    /// What the broker printed, of all its runs.
+    pub fn log(&self) -> PathBuf {
+        self.process.log()
+    }
+
+    /// The pid, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// Kills it as a crash would (SIGKILL); returns when it is gone. The store stays.
+    pub fn kill(&mut self) {
+        self.process.reap();
+    }
+
+    /// Stops it in order (SIGTERM); returns when it is gone. The store stays.
+    pub async fn stop(&mut self) {
+        self.process.signal(Signal::SIGTERM);
+        self.process.wait_stopped().await;
+    }
+
+    /// Starts it again on the same port and store, killing it first when it runs; returns when it is ready.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub async fn restart(&mut self) {
+        self.process.reap();
+        self.run().await.unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// Freezes it: connections stay open and nothing answers, until [`resume`](Self::resume).
+    pub fn pause(&self) {
+        self.process.freeze();
+    }
+
+    /// Lets a frozen broker go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::SIGCONT);
+    }
+
+    /// Changes the configuration for the next [`restart`](Self::restart).
+    pub fn options_mut(&mut self) -> &mut NatsOptions {
+        &mut self.options
+    }
+
+    async fn run(&mut self) -> Result<(), ServerError> {
+        let binary = self.options.binary.clone().map_or_else(find::nats_server, Ok)?;
+        let config = match &self.options.config {
+            Some(file) => file.clone(),
+            None => self.write_config()?,
+        };
+        self.process.spawn(self.command(&binary, &config))?;
+        let url = self.url();
+        let connect = || {
+            let mut options = async_nats::ConnectOptions::new().connection_timeout(Duration::from_secs(2));
+            if let Some((user, password)) = &self.options.user {
+                options = options.user_and_password(user.clone(), password.clone());
+            }
+            options
+        };
+        self.process
+            .wait_ready(async || {
+                connect()
+                    .connect(&url)
+                    .await
+                    .map(drop)
+                    .map_err(|e| format!("connecting to {url}: {e}"))
+            })
+            .await
+    }
+
+    /// Flags override the file, so that a production file runs unchanged but for its addresses and its store.
+    fn command(&self, binary: &Path, config: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command.arg("--config").arg(config);
+        command.args(["--addr", "127.0.0.1", "--port", &self.port.number().to_string()]);
+        command.arg("--store_dir").arg(self.store_dir());
+        if let Some(monitor) = &self.monitor {
+            command.args(["--http_port", &monitor.number().to_string()]);
+        }
+        command
+    }
+
+    fn write_config(&self) -> Result<PathBuf, ServerError> {
+        let mut text = format!("max_payload: {}\n", self.options.max_payload);
+        let sync = if self.options.sync_always {
+            "sync_interval: always"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "jetstream {{ {sync} }}\n{}", self.options.extra);
+        let path = self.process.dir().join("nats.conf");
+        fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))?;
+        Ok(path)
+    }
+}
