@@ -1,0 +1,141 @@
+//! From a body to its event.
+
+use bytes::Bytes;
+use time::format_description::well_known::Rfc3339;
+
+use super::percent::{encode_attribute, encode_id};
+use super::{Event, Fact, Kind, MsgId, Source, Trace, Via, header};
+use crate::delivery::{self, Delivery, OpenStatus, Problem, TaskId, TaskResult, Unreadable};
+
+/// What a body turned out to be, with the event to append.
+#[derive(Debug, Clone)]
+pub enum Classified {
+    /// A sample from the dashboard: acknowledge, append nothing.
+    Test,
+    /// A task that has ended.
+    Result {
+        /// What to append.
+        event: Event,
+        /// What could not be taken as sent; the event is none the worse for it.
+        problems: Vec<Problem>,
+    },
+    /// A task that has not ended, or whose status is unknown.
+    NonFinal {
+        /// What to append.
+        event: Event,
+        /// Which task.
+        task_id: TaskId,
+        /// How it stands.
+        status: OpenStatus,
+    },
+    /// No task can be read from it.
+    Quarantine {
+        /// What to append.
+        event: Event,
+        /// Why.
+        reason: Unreadable,
+    },
+}
+
+impl Classified {
+    /// What to append; None for a test.
+    pub fn into_event(self) -> Option<Event> {
+        match self {
+            Self::Test => None,
+            Self::Result { event, .. }
+            | Self::NonFinal { event, .. }
+            | Self::Quarantine { event, .. } => Some(event),
+        }
+    }
+}
+
+/// Reads a verified body and builds its event. The body is shared, not copied.
+pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classified {
+    let envelope = Envelope { via, source, trace };
+    match delivery::read(&body) {
+        Ok(Delivery::Test) => Classified::Test,
+        Ok(Delivery::Result(result)) => {
+            let fact = Fact::of(&result);
+            let headers = result_headers(&result);
+            let problems = result.problems;
+            let msg_id = MsgId::of_task(&fact.task_id);
+            let event = envelope.event(fact.status.into(), msg_id, headers, Some(fact), body);
+            Classified::Result { event, problems }
+        }
+        Ok(Delivery::NonFinal { task_id, status }) => {
+            let headers = vec![(header::CE_TASKID, encode_id(task_id.as_str()).into_owned())];
+            let msg_id = MsgId::of_nonfinal(&body);
+            let event = envelope.event(Kind::NonFinal, msg_id, headers, None, body);
+            Classified::NonFinal {
+                event,
+                task_id,
+                status,
+            }
+        }
+        Err(reason) => {
+            let headers = vec![(header::REASON, reason.as_str().to_owned())];
+            let msg_id = MsgId::of_quarantine(&body);
+            let event = envelope.event(Kind::Quarantine, msg_id, headers, None, body);
+            Classified::Quarantine { event, reason }
+        }
+    }
+}
+
+fn result_headers(result: &TaskResult<'_>) -> Vec<(&'static str, String)> {
+    let mut headers = Vec::with_capacity(12);
+    headers.push((
+        header::CE_TASKID,
+        encode_id(result.task_id.as_str()).into_owned(),
+    ));
+    if let Some(key) = &result.idempotency_key {
+        headers.push((header::CE_SUBJECT, encode_attribute(key).into_owned()));
+    }
+    if let Some(time) = result.created_at.and_then(|at| at.format(&Rfc3339).ok()) {
+        headers.push((header::CE_TIME, time));
+    }
+    headers
+}
+
+/// What every event of a request has in common.
+struct Envelope<'s> {
+    via: Via,
+    source: &'s Source,
+    trace: Trace,
+}
+
+impl Envelope<'_> {
+    fn event(
+        self,
+        kind: Kind,
+        msg_id: MsgId,
+        mut headers: Vec<(&'static str, String)>,
+        fact: Option<Fact>,
+        body: Bytes,
+    ) -> Event {
+        let media_type = match kind {
+            Kind::Quarantine => "application/octet-stream",
+            Kind::Completed | Kind::Failed | Kind::NonFinal => "application/json",
+        };
+        headers.extend([
+            (header::CE_SPECVERSION, "1.0".to_owned()),
+            (header::CE_ID, msg_id.as_str().to_owned()),
+            (header::CE_SOURCE, self.source.header().to_owned()),
+            (header::CE_TYPE, kind.ce_type().to_owned()),
+            (header::CE_DATACONTENTTYPE, media_type.to_owned()),
+            (header::VIA, self.via.as_str().to_owned()),
+        ]);
+        let Trace {
+            webhook_id,
+            traceparent,
+        } = self.trace;
+        headers.extend(webhook_id.map(|id| (header::WEBHOOK_ID, id)));
+        headers.extend(traceparent.map(|context| (header::TRACEPARENT, context)));
+        Event {
+            kind,
+            msg_id,
+            headers,
+            body,
+            fact,
+        }
+    }
+}

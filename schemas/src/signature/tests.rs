@@ -1,0 +1,1 @@
+//! Tests of signing and verifying beyond the shared vectors.
