@@ -1,7 +1,11 @@
 //! The provider on your machine, and real servers for it to meet: what the demo and every test that needs a broker or
 //! a database are built on.
 
+pub mod clock;
 pub mod eventually;
+pub mod provider;
+pub mod seed;
 pub mod servers;
+pub mod workload;
 
 pub use eventually::eventually;
