@@ -3,8 +3,10 @@
 
 pub mod clock;
 pub mod eventually;
+pub mod faults;
 pub mod provider;
 pub mod seed;
+pub mod sender;
 pub mod servers;
 pub mod workload;
 

@@ -1,6 +1,6 @@
 //! The provider as a state model: tasks, deliveries and secrets, without network, clock or timers.
 //!
-//! Whoever drives it passes the time in: a test by hand, a sender from a clock. All randomness
+//! Whoever drives it passes the time in: a test by hand, the [`sender`](crate::sender) from a clock. All randomness
 //! comes from its seed and the number of the thing decided upon, so two models with one seed hold the same tasks, ids
 //! and waits, however their deliveries fared.
 
