@@ -431,9 +431,7 @@ pub fn not_after(
     stream_time: OffsetDateTime,
 ) -> (Option<OffsetDateTime>, Option<Problem>) {
     match created_at {
-        Some(at) if at - stream_time > timestamp::MAX_AHEAD => {
-            (None, Some(Problem::CreatedAtInFuture))
-        }
+        Some(at) if at - stream_time > timestamp::MAX_AHEAD => (None, Some(Problem::CreatedAtInFuture)),
         kept => (kept, None),
     }
 }

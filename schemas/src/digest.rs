@@ -102,11 +102,7 @@ impl<'t> Outline<'t> {
     fn read(text: &'t str) -> Option<Self> {
         u32::try_from(text.len()).ok()?; // so every position below fits as well
         let (nodes, members) = (Vec::with_capacity(text.len() / 16), Vec::new());
-        let mut outline = Self {
-            text,
-            nodes,
-            members,
-        };
+        let mut outline = Self { text, nodes, members };
         let mut open: Vec<Open> = Vec::new();
         let mut open_members: Vec<OpenMember<'t>> = Vec::new();
         let mut tokens = Tokens::new(text);
@@ -150,9 +146,7 @@ impl<'t> Outline<'t> {
                         }
                     }
                     let first = position(outline.members.len());
-                    outline
-                        .members
-                        .extend(members.iter().map(|open| open.member));
+                    outline.members.extend(members.iter().map(|open| open.member));
                     open_members.truncate(object.first);
                     let last = position(outline.members.len());
                     *outline.nodes.get_mut(object.node as usize)? = Node::Object {

@@ -40,12 +40,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, for metrics that start at zero.
-    pub const ALL: [Self; 4] = [
-        Self::Completed,
-        Self::Failed,
-        Self::NonFinal,
-        Self::Quarantine,
-    ];
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::NonFinal, Self::Quarantine];
 
     /// The stable name, for metrics and logs.
     pub fn as_str(self) -> &'static str {

@@ -72,9 +72,7 @@ mod tests {
     #[test]
     fn the_rules_decide_and_no_key_means_a_job_of_its_own() {
         let id: TaskId = "task-r1".parse().unwrap();
-        let keep = Rules {
-            rerun_suffix: false,
-        };
+        let keep = Rules { rerun_suffix: false };
         assert_eq!(job_key(Rules::default(), Some("a-r1"), &id), "a");
         assert_eq!(job_key(keep, Some("a-r1"), &id), "a-r1");
         assert_eq!(job_key(Rules::default(), None, &id), "task-r1");
@@ -84,8 +82,6 @@ mod tests {
     fn the_rules_are_stored_as_documented() {
         let json = serde_json::to_string(&Rules::default()).unwrap();
         assert_eq!(json, r#"{"rerun_suffix":true}"#);
-        assert!(
-            serde_json::from_str::<Rules>(r#"{"rerun_suffix":true,"fold_case":true}"#).is_err()
-        );
+        assert!(serde_json::from_str::<Rules>(r#"{"rerun_suffix":true,"fold_case":true}"#).is_err());
     }
 }

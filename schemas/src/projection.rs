@@ -139,9 +139,7 @@ pub fn fold(events: impl IntoIterator<Item = Answer>) -> Tables {
     }
     for (job, event) in best {
         let (rank, _, Provenance { stream_seq, .. }) = event.job_rank();
-        tables
-            .winners
-            .insert(job.to_owned(), Winner { rank, stream_seq });
+        tables.winners.insert(job.to_owned(), Winner { rank, stream_seq });
     }
     tables
 }

@@ -90,9 +90,7 @@ impl SigningKey {
             KeyEncoding::Literal => Ok(Self::of_bytes(secret.as_bytes())),
             KeyEncoding::Base64 => {
                 let text = secret.strip_prefix("whsec_").unwrap_or(secret);
-                let key = SECRET_BASE64
-                    .decode(text)
-                    .map_err(|_| InvalidSecret::NotBase64)?;
+                let key = SECRET_BASE64.decode(text).map_err(|_| InvalidSecret::NotBase64)?;
                 if key.is_empty() {
                     Err(InvalidSecret::Empty)
                 } else {
@@ -151,11 +149,7 @@ pub struct Verifier {
 
 impl Verifier {
     /// A verifier that accepts timestamps up to `tolerance` seconds away from now, either way.
-    pub fn new(
-        scheme: Scheme,
-        keys: Vec<SigningKey>,
-        tolerance: UnixSeconds,
-    ) -> Result<Self, InvalidKeys> {
+    pub fn new(scheme: Scheme, keys: Vec<SigningKey>, tolerance: UnixSeconds) -> Result<Self, InvalidKeys> {
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(InvalidKeys(keys.len()));
         }

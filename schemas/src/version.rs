@@ -21,9 +21,7 @@ pub enum SchemaMismatch {
     #[error("the database has no answerlog schema: run `projector migrate`")]
     NotMigrated,
     /// The database waits for a migration that this build needs.
-    #[error(
-        "the database schema is at version {found}, this build needs {needed}: run `projector migrate`"
-    )]
+    #[error("the database schema is at version {found}, this build needs {needed}: run `projector migrate`")]
     TooOld {
         /// The version of the database.
         found: i32,

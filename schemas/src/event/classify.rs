@@ -42,9 +42,9 @@ impl Classified {
     pub fn into_event(self) -> Option<Event> {
         match self {
             Self::Test => None,
-            Self::Result { event, .. }
-            | Self::NonFinal { event, .. }
-            | Self::Quarantine { event, .. } => Some(event),
+            Self::Result { event, .. } | Self::NonFinal { event, .. } | Self::Quarantine { event, .. } => {
+                Some(event)
+            }
         }
     }
 }
@@ -83,10 +83,7 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
 
 fn result_headers(result: &TaskResult<'_>) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(12);
-    headers.push((
-        header::CE_TASKID,
-        encode_id(result.task_id.as_str()).into_owned(),
-    ));
+    headers.push((header::CE_TASKID, encode_id(result.task_id.as_str()).into_owned()));
     if let Some(key) = &result.idempotency_key {
         headers.push((header::CE_SUBJECT, encode_attribute(key).into_owned()));
     }

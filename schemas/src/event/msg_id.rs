@@ -24,11 +24,7 @@ impl MsgId {
     /// The id of a result that differs from the one the stream holds: `<task id>#<first 16 hex digits of SHA-256
     /// over the status and the response digest>`.
     pub fn of_divergent(fact: &Fact) -> Self {
-        Self(format!(
-            "{}#{}",
-            encode_id(fact.task_id.as_str()),
-            mark(fact)
-        ))
+        Self(format!("{}#{}", encode_id(fact.task_id.as_str()), mark(fact)))
     }
 
     /// The id of a body whose task has not ended: `nonfinal/<SHA-256 of the body>`.

@@ -34,11 +34,7 @@ fn encode(text: &str, stays: impl Fn(u8) -> bool) -> Cow<'_, str> {
         if stays(byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.extend([
-                '%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
+            encoded.extend(['%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
     }
     Cow::Owned(encoded)

@@ -3,9 +3,7 @@
 use base64::Engine as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{
-    MAX_HEADER_BYTES, MAX_SIGNATURES, Refusal, SIGNATURE_BASE64, Scheme, UnixSeconds, header,
-};
+use super::{MAX_HEADER_BYTES, MAX_SIGNATURES, Refusal, SIGNATURE_BASE64, Scheme, UnixSeconds, header};
 
 /// A timestamp and signatures, well formed and fresh, but not yet checked. Made without allocating.
 #[derive(Clone)]
@@ -50,10 +48,7 @@ pub(super) fn read(scheme: &Scheme, headers: &HeaderMap) -> Result<Claim, Refusa
     match scheme {
         Scheme::StripeList { header } => stripe_list(headers, header),
         Scheme::Standard => standard(headers),
-        Scheme::SplitHeader {
-            timestamp,
-            signature,
-        } => split_header(headers, timestamp, signature),
+        Scheme::SplitHeader { timestamp, signature } => split_header(headers, timestamp, signature),
     }
 }
 
@@ -166,10 +161,7 @@ fn check_ascii(headers: &HeaderMap, name: &HeaderName) -> Result<(), Refusal> {
 
 /// The `key=value` items of a header: its lines are read as if joined with commas; items without `=` are
 /// skipped.
-fn items<'h>(
-    headers: &'h HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = (&'h [u8], &'h [u8])> {
+fn items<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (&'h [u8], &'h [u8])> {
     let lines = headers.get_all(name).into_iter();
     lines
         .flat_map(|line| line.as_bytes().split(|b| *b == b','))
@@ -197,9 +189,7 @@ impl Timestamp {
         if digits.len() > Self::MAX_DIGITS || !plain || matches!(digits, [] | [b'0', ..]) {
             return Err(Refusal::MalformedTimestamp);
         }
-        let seconds = digits
-            .iter()
-            .fold(0, |n, digit| n * 10 + i64::from(digit - b'0'));
+        let seconds = digits.iter().fold(0, |n, digit| n * 10 + i64::from(digit - b'0'));
         let mut text = [0; Self::MAX_DIGITS];
         text[..digits.len()].copy_from_slice(digits);
         Ok(Self {

@@ -33,9 +33,7 @@ pub fn sign(
         }
         Scheme::Standard => {
             let prefix: [&[u8]; 4] = [id.as_bytes(), b".", prefix[0], prefix[1]];
-            let signed = |key: &SigningKey| {
-                format!("v1,{}", SIGNATURE_BASE64.encode(key.mac(&prefix, body)))
-            };
+            let signed = |key: &SigningKey| format!("v1,{}", SIGNATURE_BASE64.encode(key.mac(&prefix, body)));
             let list = keys.iter().map(signed).collect::<Vec<_>>().join(" ");
             vec![
                 (header::ID, header_value(id.to_owned())),
