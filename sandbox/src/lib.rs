@@ -2,6 +2,7 @@
 //! a database are built on.
 
 pub mod clock;
+pub mod demo;
 pub mod eventually;
 pub mod faults;
 pub mod provider;

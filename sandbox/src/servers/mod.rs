@@ -9,9 +9,9 @@ mod find;
 mod janitor;
 mod link;
 mod nats;
-mod port;
+pub(crate) mod port;
 mod postgres;
-mod process;
+pub(crate) mod process;
 
 pub use database::Database;
 pub use error::ServerError;

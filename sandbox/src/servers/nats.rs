@@ -105,6 +105,10 @@ impl NatsServer {
         self.process.log()
     }
 
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
     /// The pid, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()

@@ -111,6 +111,10 @@ impl Postgres {
         self.process.log()
     }
 
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
     /// The pid of the first process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()

@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -52,6 +52,17 @@ impl Process {
     /// The pid while a process runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How the process ended, when it ended by itself.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child
+            .as_mut()
+            .and_then(|child| child.try_wait().ok().flatten())
     }
 
     /// Starts `command` with its output appended to the log.
@@ -152,7 +163,8 @@ impl Process {
         }
     }
 
-    fn log_tail(&self) -> String {
+    /// The last lines of the log.
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
