@@ -1,0 +1,111 @@
+//! Appending events, one receipt each.
+//!
+//! An [`Appender`] takes events from any number of tasks; a [`Worker`] owns everything there is to know about them
+//! and talks to the broker. Between the two runs one channel, so no lock is held anywhere. What is decided, the
+//! worker's engine decides without I/O.
+
+mod engine;
+mod metrics;
+mod outcome;
+mod pace;
+mod probe;
+mod recent;
+mod settings;
+mod verdict;
+mod wire;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::SubscribeError;
+use schemas::event::Event;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout_at;
+
+use crate::connect::Connection;
+use crate::declare::Declared;
+use engine::Request;
+pub use metrics::Metrics;
+pub use outcome::{AppendError, Appended};
+pub use probe::ProbeError;
+pub use settings::{AppendSettings, Mode};
+pub use worker::Worker;
+
+/// Events on their way to the worker; when it is full, callers wait.
+const CHANNEL: usize = 1024;
+
+/// Appends events to the stream. Clones share one worker.
+#[derive(Clone, Debug)]
+pub struct Appender {
+    requests: mpsc::Sender<Request>,
+    connection: Connection,
+    stream: Arc<str>,
+    limit: Duration,
+}
+
+/// Why appending cannot begin.
+#[derive(Debug, Error)]
+#[error("subscribing to the answers of the broker")]
+pub struct StartError(#[from] SubscribeError);
+
+impl Appender {
+    /// An appender, and the worker that has to run for it to do anything. The worker ends once all clones of the
+    /// appender are gone and what they appended is settled.
+    pub async fn start(
+        connection: &Connection,
+        declared: &Declared,
+        settings: &AppendSettings,
+        metrics: Metrics,
+    ) -> Result<(Self, Worker), StartError> {
+        let (sender, receiver) = mpsc::channel(CHANNEL);
+        let worker = Worker::new(connection.clone(), declared, settings, metrics, receiver).await?;
+        let appender = Self {
+            requests: sender,
+            connection: connection.clone(),
+            stream: declared.name().into(),
+            limit: settings.publish_timeout,
+        };
+        Ok((appender, worker))
+    }
+
+    /// Appends an event and says what became of it, within the publish limit. `Ok` means that the stream has it.
+    ///
+    /// The event is appended also when the returned future is dropped; appending it again is always safe.
+    pub async fn append(&self, event: Event) -> Result<Appended, AppendError> {
+        let deadline = now() + self.limit;
+        let (caller, answer) = oneshot::channel();
+        let request = Request {
+            headers: wire::headers(&event, &self.stream),
+            fingerprint: Sha256::digest(&event.body).into(),
+            size: wire::size(&event, &self.stream),
+            event,
+            deadline,
+            caller,
+        };
+        match self.requests.try_send(request) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(AppendError::Stopped),
+            Err(mpsc::error::TrySendError::Full(request)) => {
+                match timeout_at(deadline.into(), self.requests.send(request)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return Err(AppendError::Stopped),
+                    Err(_) => return Err(AppendError::Overloaded),
+                }
+            }
+        }
+        answer.await.unwrap_or(Err(AppendError::Stopped))
+    }
+
+    /// Whether an append would succeed now: asks the broker for the stream, within the publish limit.
+    pub async fn probe(&self) -> Result<(), ProbeError> {
+        probe::probe(&self.connection, &self.stream, self.limit).await
+    }
+}
+
+/// The clock of the runtime, so that tests can stop it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

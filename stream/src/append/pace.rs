@@ -1,0 +1,376 @@
+//! Which way the next events go, and how long they wait for company: a decision without I/O and without a clock.
+//!
+//! There are two ways. *Plain*: every event is published at once, and a broker that syncs before it acknowledges
+//! syncs for each one. *Batch*: events are gathered into an atomic batch, which costs the broker a constant few
+//! syncs however many there are, so long as one batch at a time is in flight. With `n` events under way at once
+//! the first takes about `n·p`, the second `B + n·b`. Which is less depends on the disk, the replicas and the
+//! load, so both are measured, and now and then the other way is tried.
+//!
+//! Two things make the measurements mean something. A measurement of either way begins when nothing is
+//! outstanding: one that queues behind other events measures the queue. And what the trials cost is bounded:
+//! after one, the next waits for a hundred times what it cost.
+
+use std::time::{Duration, Instant};
+
+use super::settings::Mode;
+
+/// Most events in one batch; the broker takes 1,000 unless told otherwise.
+pub(super) const BATCH_EVENTS: usize = 500;
+
+/// Most bytes of bodies in one batch.
+pub(super) const BATCH_BYTES: usize = 4 << 20;
+
+/// What one more event costs a batch, in seconds. Too small to be told apart from the constant part while the
+/// load is steady; an error here is corrected by the constant part with the first batch of another size.
+const BATCH_EVENT: f64 = 15e-6;
+
+/// The other way must be this much better before it is taken.
+const MARGIN: f64 = 0.9;
+
+/// With fewer events under way a batch cannot pay: it costs at least four syncs.
+const FEWEST: usize = 4;
+
+/// Events in one measurement of the plain way during a time when there always are some outstanding.
+const WINDOW: usize = 256;
+
+/// Events published plainly to try that way while batches are the rule.
+const PLAIN_TRIAL: usize = 32;
+
+/// Batches in a row to try them while plain is the rule; the best one counts.
+const BATCH_TRIALS: u8 = 3;
+
+const SHORTEST_BETWEEN_TRIALS: Duration = Duration::from_secs(1);
+const LONGEST_BETWEEN_TRIALS: Duration = Duration::from_secs(60);
+const TRIAL_SHARE: f64 = 100.0;
+
+/// What to do with the events that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Publish this many, each by itself.
+    Plain(usize),
+    /// Publish this many as one batch.
+    Batch(usize),
+    /// Nothing yet; ask again when something changes, and at the latest then.
+    Hold(Option<Instant>),
+}
+
+/// What there is to decide about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Queue {
+    /// Events that wait. Not zero.
+    pub(super) waiting: usize,
+    /// How many of them, from the first on, fit into one batch.
+    pub(super) batchable: usize,
+    /// When the first one began to wait.
+    pub(super) since: Instant,
+}
+
+/// The way that events take until something better is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Way {
+    /// Each by itself, at once.
+    Plain,
+    /// Gathered.
+    Batch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    None,
+    /// That many batches are still to be tried. None yet in flight: what is outstanding has to come back first.
+    Batches(u8),
+}
+
+/// Events sent together, of which nothing else may be outstanding while they are gathered.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    way: Way,
+    events: usize,
+    sent: Instant,
+}
+
+/// A measurement of the plain way under way.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    start: Instant,
+    acked: usize,
+    /// Most events that were outstanding at once.
+    peak: usize,
+}
+
+/// The state of the decision.
+#[derive(Debug)]
+pub(super) struct Pace {
+    mode: Mode,
+    batches_allowed: bool,
+    way: Way,
+    trial: Trial,
+    next_trial: Option<Instant>,
+    /// Seconds an event takes in a plain burst.
+    plain: Option<f64>,
+    /// Seconds a batch takes apart from its events.
+    batch: Option<f64>,
+    /// The best batch of the present trial, and what the trial has cost so far, in seconds.
+    tried: (Option<f64>, f64),
+    /// Events under way at once, lately.
+    load: f64,
+    outstanding: usize,
+    burst: Option<Burst>,
+    group: Option<Group>,
+    last_events: usize,
+    last_took: Duration,
+    last_done: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(mode: Mode, start: Way) -> Self {
+        Self {
+            mode,
+            batches_allowed: true,
+            way: start,
+            trial: Trial::None,
+            next_trial: None,
+            plain: None,
+            batch: None,
+            tried: (None, 0.0),
+            load: 0.0,
+            outstanding: 0,
+            burst: None,
+            group: None,
+            last_events: 1,
+            last_took: Duration::ZERO,
+            last_done: None,
+        }
+    }
+
+    /// Whether the broker takes batches at all. Known at each connect.
+    pub(super) fn allow_batches(&mut self, allowed: bool) {
+        self.batches_allowed = allowed;
+        if !allowed {
+            self.trial = Trial::None;
+        }
+    }
+
+    /// The way that the events take now.
+    pub(super) fn way(&self) -> Way {
+        match self.mode {
+            _ if !self.batches_allowed => Way::Plain,
+            Mode::Plain => Way::Plain,
+            Mode::Batch => Way::Batch,
+            Mode::Auto => self.way,
+        }
+    }
+
+    /// What to do with what waits.
+    pub(super) fn decide(&mut self, queue: Queue, now: Instant) -> Decision {
+        if self.way() == Way::Plain {
+            if self.trial == Trial::None && self.batch_trial_is_due(now) {
+                self.trial = Trial::Batches(BATCH_TRIALS);
+                self.tried = (None, 0.0);
+                self.last_events = self.load as usize;
+                self.last_took = seconds(self.load * self.plain.unwrap_or_default());
+            }
+            if self.trial == Trial::None {
+                return Decision::Plain(queue.waiting);
+            }
+        }
+        if self.outstanding > 0 {
+            return Decision::Hold(None);
+        }
+        if queue.waiting < self.last_events.min(BATCH_EVENTS) && queue.batchable == queue.waiting {
+            let from = self.last_done.map_or(queue.since, |done| done.max(queue.since));
+            let until = from + self.last_took;
+            if now < until {
+                return Decision::Hold(Some(until));
+            }
+        }
+        let events = queue.batchable;
+        if events <= 1 {
+            return Decision::Plain(1);
+        }
+        if self.mode == Mode::Batch || self.trial != Trial::None {
+            return Decision::Batch(events);
+        }
+        match self.plain {
+            _ if self.plain_trial_is_due(events, now) => Decision::Plain(events.min(PLAIN_TRIAL)),
+            Some(plain) if events as f64 * plain < self.batch_takes(events).unwrap_or_default() => {
+                Decision::Plain(events)
+            }
+            Some(_) | None => Decision::Batch(events),
+        }
+    }
+
+    /// Events were sent.
+    pub(super) fn sent(&mut self, decision: Decision, now: Instant) {
+        let (way, events) = match decision {
+            Decision::Plain(events) => (Way::Plain, events),
+            Decision::Batch(events) => (Way::Batch, events),
+            Decision::Hold(_) => return,
+        };
+        if way == Way::Plain && self.outstanding == 0 {
+            self.burst = Some(Burst {
+                start: now,
+                acked: 0,
+                peak: 0,
+            });
+        }
+        if self.way() == Way::Batch || self.trial != Trial::None {
+            self.group = Some(Group {
+                way,
+                events,
+                sent: now,
+            });
+        }
+        self.outstanding += events;
+        if let Some(burst) = &mut self.burst {
+            burst.peak = burst.peak.max(self.outstanding);
+        }
+    }
+
+    /// The fate of one sent event is known; `measured` unless it was not an acknowledgment that settled it.
+    pub(super) fn settled(&mut self, measured: bool, now: Instant) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if !measured {
+            self.burst = None;
+        }
+        if let Some(burst) = &mut self.burst {
+            burst.acked += 1;
+            if self.outstanding == 0 || burst.acked >= WINDOW {
+                let burst = *burst;
+                self.burst = (self.outstanding > 0).then_some(Burst {
+                    start: now,
+                    acked: 0,
+                    peak: self.outstanding,
+                });
+                self.plain_burst_ended(burst, now);
+            }
+        }
+        if self.outstanding == 0
+            && let Some(group) = self.group.take()
+        {
+            self.group_ended(group, measured, now);
+        }
+    }
+
+    /// The connection was lost: what was under way says nothing any more.
+    pub(super) fn forget_measurements_under_way(&mut self) {
+        self.burst = None;
+        self.group = None;
+        self.trial = Trial::None;
+    }
+
+    fn plain_burst_ended(&mut self, burst: Burst, now: Instant) {
+        if self.way() == Way::Plain {
+            self.loaded(burst.peak);
+        }
+        // A lone event measures the round trip; the more there were, the more the burst says about each.
+        if burst.acked > 1 {
+            let each = (now - burst.start).as_secs_f64() / burst.acked as f64;
+            let weight = (burst.acked as f64 / 16.0).min(1.0);
+            self.plain = Some(moved(self.plain, each, weight));
+        }
+        if self.way() == Way::Plain {
+            self.reconsider();
+        }
+    }
+
+    fn group_ended(&mut self, group: Group, measured: bool, now: Instant) {
+        let took = now - group.sent;
+        self.last_done = Some(now);
+        self.last_events = group.events;
+        self.last_took = took;
+        if !measured {
+            return;
+        }
+        if group.way == Way::Plain {
+            if self.way() == Way::Batch && group.events > 1 {
+                let cost = took.as_secs_f64() - self.batch_takes(group.events).unwrap_or_default();
+                self.put_off_trials(cost, now);
+            }
+            self.loaded(group.events);
+            return self.reconsider();
+        }
+        let constant = (took.as_secs_f64() - group.events as f64 * BATCH_EVENT).max(0.0);
+        match self.trial {
+            Trial::None => {
+                self.batch = Some(moved(self.batch, constant, 1.0));
+                self.loaded(group.events);
+                self.reconsider();
+            }
+            Trial::Batches(left) => self.tried(left, group.events, constant, now),
+        }
+    }
+
+    fn tried(&mut self, left: u8, events: usize, constant: f64, now: Instant) {
+        let best = self.tried.0.map_or(constant, |best: f64| best.min(constant));
+        let plain = events as f64 * self.plain.unwrap_or_default();
+        let cost = self.tried.1 + constant + events as f64 * BATCH_EVENT - plain;
+        self.tried = (Some(best), cost);
+        self.batch = Some(best);
+        let hopeless = best > 2.0 * plain;
+        if left > 1 && !hopeless {
+            self.trial = Trial::Batches(left - 1);
+            return;
+        }
+        self.trial = Trial::None;
+        self.put_off_trials(cost, now);
+        self.load = self.load.max(events as f64);
+        self.reconsider();
+    }
+
+    /// That many events were under way at once. Half of what was before stays, for stragglers make small groups.
+    fn loaded(&mut self, events: usize) {
+        let events = events as f64;
+        self.load = if self.load == 0.0 {
+            events
+        } else {
+            (self.load + events) / 2.0
+        };
+    }
+
+    /// Takes the other way if it is better by the margin, at the present load.
+    fn reconsider(&mut self) {
+        let (Some(plain), Some(batch)) = (self.plain, self.batch_takes(self.load as usize)) else {
+            return;
+        };
+        let plain = plain * self.load;
+        match self.way {
+            Way::Plain if batch < MARGIN * plain => self.way = Way::Batch,
+            Way::Batch if plain < MARGIN * batch => self.way = Way::Plain,
+            Way::Plain | Way::Batch => {}
+        }
+    }
+
+    fn batch_takes(&self, events: usize) -> Option<f64> {
+        self.batch.map(|constant| constant + events as f64 * BATCH_EVENT)
+    }
+
+    fn batch_trial_is_due(&self, now: Instant) -> bool {
+        self.mode == Mode::Auto
+            && self.batches_allowed
+            && self.plain.is_some()
+            && self.load >= FEWEST as f64
+            && self.next_trial.is_none_or(|next| now >= next)
+    }
+
+    fn plain_trial_is_due(&self, events: usize, now: Instant) -> bool {
+        events >= FEWEST && (self.plain.is_none() || self.next_trial.is_some_and(|next| now >= next))
+    }
+
+    fn put_off_trials(&mut self, cost: f64, now: Instant) {
+        let pause = seconds(cost * TRIAL_SHARE).clamp(SHORTEST_BETWEEN_TRIALS, LONGEST_BETWEEN_TRIALS);
+        self.next_trial = Some(now + pause);
+    }
+}
+
+/// An estimate moved towards a sample: quickly down, slowly up, and never by more than its double at once, so that
+/// one hiccup of the disk does not decide for seconds.
+fn moved(estimate: Option<f64>, sample: f64, weight: f64) -> f64 {
+    let Some(estimate) = estimate else { return sample };
+    let share = if sample < estimate { 0.5 } else { 0.25 };
+    estimate + weight * share * (sample.min(2.0 * estimate) - estimate)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_BETWEEN_TRIALS)
+}

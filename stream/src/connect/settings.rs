@@ -1,0 +1,296 @@
+//! How to reach the broker: flags and environment variables, the same for every program.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_nats::{ConnectOptions, ServerAddr};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use super::ConnectError;
+
+/// How to reach the broker.
+///
+/// The password comes from `NATS_PASSWORD` or from the file that `NATS_PASSWORD_FILE` names, never from a flag.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "NATS")]
+pub struct Settings {
+    /// Servers of the cluster, separated by commas.
+    #[arg(
+        long = "nats-url",
+        env = "NATS_URL",
+        value_name = "URL",
+        value_delimiter = ',',
+        default_value = "nats://127.0.0.1:4222"
+    )]
+    pub urls: Vec<String>,
+
+    /// User name; the password comes from NATS_PASSWORD or the file named by NATS_PASSWORD_FILE.
+    #[arg(long = "nats-user", env = "NATS_USER", value_name = "NAME")]
+    pub user: Option<String>,
+
+    /// The password.
+    #[command(flatten)]
+    pub password: Password,
+
+    /// File that holds the password; one line break at its end is ignored.
+    #[arg(long = "nats-password-file", env = "NATS_PASSWORD_FILE", value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+
+    /// Credentials file (JWT and seed), instead of user and password.
+    #[arg(
+        long = "nats-creds",
+        env = "NATS_CREDS",
+        value_name = "FILE",
+        conflicts_with = "user"
+    )]
+    pub credentials: Option<PathBuf>,
+
+    /// Certificate authorities to trust, PEM. Makes TLS mandatory. Without it a `tls://` URL trusts the system's.
+    #[arg(long = "nats-ca", env = "NATS_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+
+    /// Certificate to show to the server, PEM.
+    #[arg(long = "nats-cert", env = "NATS_CERT", value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+
+    /// Private key of the certificate, PEM.
+    #[arg(long = "nats-key", env = "NATS_KEY", value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+
+    /// Prefix of the subjects that the server answers on; a user with few rights has one of its own.
+    #[arg(
+        long = "nats-inbox-prefix",
+        env = "NATS_INBOX_PREFIX",
+        value_name = "SUBJECT",
+        default_value = "_INBOX"
+    )]
+    pub inbox_prefix: String,
+
+    /// Longest time for one attempt to connect.
+    #[arg(long = "nats-connect-timeout", env = "NATS_CONNECT_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub connect_timeout: Duration,
+
+    /// Longest time for one request to JetStream, other than an append.
+    #[arg(long = "nats-request-timeout", env = "NATS_REQUEST_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub request_timeout: Duration,
+
+    /// Time between pings; a mute connection is given up after three of them.
+    #[arg(long = "nats-ping-interval", env = "NATS_PING_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub ping_interval: Duration,
+}
+
+impl Settings {
+    /// The defaults, for one server.
+    pub fn for_url(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            user: None,
+            password: Password(None),
+            password_file: None,
+            credentials: None,
+            ca: None,
+            cert: None,
+            key: None,
+            inbox_prefix: "_INBOX".to_owned(),
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(5),
+            ping_interval: Duration::from_secs(5),
+        }
+    }
+
+    /// With this user and password.
+    #[must_use]
+    pub fn with_user(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self.password = Password(Some(password.into()));
+        self
+    }
+
+    pub(super) fn servers(&self) -> Result<Vec<ServerAddr>, ConnectError> {
+        if self.urls.iter().all(|url| url.trim().is_empty()) {
+            return Err(ConnectError::Settings("NATS_URL names no server"));
+        }
+        self.urls
+            .iter()
+            .map(|url| {
+                url.trim().parse().map_err(|source| ConnectError::Url {
+                    url: without_credentials(url),
+                    source,
+                })
+            })
+            .collect()
+    }
+
+    /// The servers, fit for a log line.
+    pub(super) fn shown_servers(&self) -> String {
+        self.urls
+            .iter()
+            .map(|url| without_credentials(url))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    pub(super) async fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, ConnectError> {
+        let mut options = options
+            .connection_timeout(self.connect_timeout)
+            .request_timeout(Some(self.request_timeout))
+            .ping_interval(self.ping_interval)
+            .custom_inbox_prefix(&self.inbox_prefix);
+        if let Some(user) = &self.user {
+            let password = self.password()?.ok_or(ConnectError::Settings(
+                "NATS_USER is set, but neither NATS_PASSWORD nor NATS_PASSWORD_FILE",
+            ))?;
+            options = options.user_and_password(user.clone(), password);
+        }
+        if let Some(path) = &self.credentials {
+            options = options
+                .credentials_file(path)
+                .await
+                .map_err(file("NATS credentials", path))?;
+        }
+        if let Some(path) = &self.ca {
+            readable("certificate authorities", path)?;
+            options = options.add_root_certificates(path.clone()).require_tls(true);
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            readable("a certificate", cert)?;
+            readable("a private key", key)?;
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        Ok(options)
+    }
+
+    fn password(&self) -> Result<Option<String>, ConnectError> {
+        match (&self.password.0, &self.password_file) {
+            (Some(_), Some(_)) => Err(ConnectError::Settings(
+                "NATS_PASSWORD and NATS_PASSWORD_FILE are both set; set one",
+            )),
+            (Some(password), None) => Ok(Some(password.clone())),
+            (None, Some(path)) => {
+                let text = fs::read_to_string(path).map_err(file("the NATS password", path))?;
+                let line = text.strip_suffix('\n').unwrap_or(&text);
+                Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ConnectError {
+    let path = path.display().to_string();
+    move |source| ConnectError::File { what, path, source }
+}
+
+/// The client reads these files only when it connects, and calls a missing one an I/O error like any outage.
+fn readable(what: &'static str, path: &Path) -> Result<(), ConnectError> {
+    fs::File::open(path).map(drop).map_err(file(what, path))
+}
+
+/// A URL without the user and password that may stand before its `@`.
+fn without_credentials(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        (None, Some((_, host))) => host.to_owned(),
+        (_, None) => url.to_owned(),
+    }
+}
+
+/// The password out of the environment. A group without a flag, so that no command line ever holds it.
+#[derive(Clone)]
+pub struct Password(Option<String>);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "…" } else { "none" })
+    }
+}
+
+const PASSWORD_VARIABLE: &str = "NATS_PASSWORD";
+
+impl FromArgMatches for Password {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a setting, read where clap reads the variables of the others"
+    )]
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(
+            std::env::var(PASSWORD_VARIABLE)
+                .ok()
+                .filter(|password| !password.is_empty()),
+        ))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Password {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        nats: Settings,
+    }
+
+    #[test]
+    fn the_defaults_of_the_flags_are_those_of_the_constructor() {
+        let parsed = <Program as clap::Parser>::parse_from(["program"]).nats;
+        let built = Settings::for_url("nats://127.0.0.1:4222");
+        assert_eq!(format!("{parsed:?}"), format!("{built:?}"));
+    }
+
+    #[test]
+    fn no_flag_takes_a_password() {
+        let command = <Program as clap::CommandFactory>::command();
+        let named = |arg: &Arg| arg.get_long().is_some_and(|long| long.contains("password"));
+        let flags: Vec<_> = command
+            .get_arguments()
+            .filter(|arg| named(arg))
+            .map(Arg::get_long)
+            .collect();
+        assert_eq!(flags, [Some("nats-password-file")]);
+    }
+
+    #[test]
+    fn debug_and_log_lines_hold_no_secret() {
+        let settings = Settings::for_url("nats://bob:hunter2@broker:4222").with_user("bob", "hunter2");
+        assert_eq!(settings.shown_servers(), "nats://broker:4222");
+        assert!(!format!("{:?}", settings.password).contains("hunter2"));
+    }
+
+    #[test]
+    fn one_line_break_at_the_end_of_a_password_file_is_ignored() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (content, password) in [
+            ("s3cret\n", "s3cret"),
+            ("s3cret\r\n", "s3cret"),
+            ("s3cret\n\n", "s3cret\n"),
+        ] {
+            fs::write(file.path(), content).unwrap();
+            let settings = Settings {
+                password_file: Some(file.path().to_owned()),
+                ..Settings::for_url("nats://x")
+            };
+            assert_eq!(settings.password().unwrap().as_deref(), Some(password));
+        }
+    }
+}

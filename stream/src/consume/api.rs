@@ -1,0 +1,157 @@
+//! Requests to JetStream about consumers and messages.
+
+use async_nats::jetstream::consumer::{Config, Info};
+use async_nats::jetstream::context::RequestError;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream;
+use async_nats::jetstream::stream::RawMessage;
+use async_nats::jetstream::{self, ErrorCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use thiserror::Error;
+
+/// A request to JetStream that failed.
+#[derive(Debug, Error)]
+pub enum ApiError {
+    /// The broker did not answer.
+    #[error("the broker does not answer {request}")]
+    Request {
+        /// What was asked.
+        request: String,
+        /// What the client says.
+        source: RequestError,
+    },
+    /// The broker refuses.
+    #[error("the broker refuses {request}")]
+    Refused {
+        /// What was asked.
+        request: String,
+        /// What it says.
+        source: jetstream::Error,
+    },
+    /// A message that cannot be read.
+    #[error("the answer to {request} cannot be read")]
+    Answer {
+        /// What was asked.
+        request: String,
+        /// What is wrong with it.
+        source: async_nats::Error,
+    },
+}
+
+impl ApiError {
+    /// Whether what was asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.code() == 404)
+    }
+
+    fn is(&self, code: ErrorCode) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.error_code() == code)
+    }
+}
+
+/// The requests about one stream and one durable consumer on it.
+#[derive(Clone, Debug)]
+pub(super) struct Api {
+    pub(super) jetstream: jetstream::Context,
+    pub(super) stream: String,
+    pub(super) durable: String,
+}
+
+#[derive(Deserialize)]
+struct Got {
+    message: RawMessage,
+}
+
+#[derive(Deserialize)]
+struct Deleted {}
+
+impl Api {
+    /// The consumer; None when it or its stream is not there.
+    pub(super) async fn info(&self) -> Result<Option<Info>, ApiError> {
+        match self
+            .ask(
+                format!("CONSUMER.INFO.{}.{}", self.stream, self.durable),
+                &json!({}),
+            )
+            .await
+        {
+            Ok(info) => Ok(Some(info)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the consumer; None when there is one that is configured otherwise.
+    pub(super) async fn create(&self, config: &Config) -> Result<Option<Info>, ApiError> {
+        match self.put(config, "create").await {
+            Ok(info) => Ok(Some(info)),
+            Err(error) if error.is(ErrorCode::CONSUMER_ALREADY_EXISTS) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn update(&self, config: &Config) -> Result<Info, ApiError> {
+        self.put(config, "update").await
+    }
+
+    async fn put(&self, config: &Config, action: &str) -> Result<Info, ApiError> {
+        // The subject names the filter as well, so that rights can be given by it.
+        let filter = if config.filter_subject.is_empty() {
+            String::new()
+        } else {
+            format!(".{}", config.filter_subject)
+        };
+        let subject = format!("CONSUMER.CREATE.{}.{}{filter}", self.stream, self.durable);
+        self.ask(
+            subject,
+            &json!({"stream_name": self.stream, "config": config, "action": action}),
+        )
+        .await
+    }
+
+    /// Deletes the consumer; it may be gone already.
+    pub(super) async fn delete(&self) -> Result<(), ApiError> {
+        let subject = format!("CONSUMER.DELETE.{}.{}", self.stream, self.durable);
+        match self.ask::<Deleted>(subject, &json!({})).await {
+            Ok(Deleted {}) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn stream_info(&self) -> Result<stream::Info, ApiError> {
+        self.ask(format!("STREAM.INFO.{}", self.stream), &json!({})).await
+    }
+
+    /// The message under a sequence, from the leader; None when there is none.
+    pub(super) async fn message(&self, seq: u64) -> Result<Option<StreamMessage>, ApiError> {
+        let subject = format!("STREAM.MSG.GET.{}", self.stream);
+        match self.ask::<Got>(subject.clone(), &json!({"seq": seq})).await {
+            Ok(got) => got
+                .message
+                .try_into()
+                .map(Some)
+                .map_err(|source| ApiError::Answer {
+                    request: subject,
+                    source,
+                }),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        request: String,
+        payload: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        match self.jetstream.request(request.clone(), payload).await {
+            Ok(Response::Ok(answer)) => Ok(answer),
+            Ok(Response::Err { error: source }) => Err(ApiError::Refused { request, source }),
+            Err(source) => Err(ApiError::Request { request, source }),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a durable consumer should be, and how one that is there differs.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, Config, DeliverPolicy, ReplayPolicy};
+use clap::Args;
+
+/// What a durable consumer should be.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Consumer")]
+pub struct ConsumerSpec {
+    /// Name of the durable consumer. Processes with the same one share the work.
+    #[arg(
+        long = "consumer",
+        env = "CONSUMER",
+        value_name = "NAME",
+        default_value = "projector"
+    )]
+    pub durable: String,
+
+    /// Time after which an event that was not acknowledged comes again. Must exceed the time a batch may take.
+    #[arg(long = "ack-wait", env = "ACK_WAIT", value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub ack_wait: Duration,
+
+    /// Most events delivered and not acknowledged, over all processes. Nothing more is delivered beyond.
+    #[arg(long = "max-ack-pending", env = "MAX_ACK_PENDING", value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(i64).range(1..))]
+    pub max_ack_pending: i64,
+}
+
+impl Default for ConsumerSpec {
+    fn default() -> Self {
+        Self {
+            durable: "projector".to_owned(),
+            ack_wait: Duration::from_secs(60),
+            max_ack_pending: 20_000,
+        }
+    }
+}
+
+/// Where a consumer begins that is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first event.
+    First,
+    /// Behind the event with this sequence.
+    After(u64),
+}
+
+/// Names the sequence at which we had a consumer begin, so that it is known from one that somebody else made to skip
+/// events.
+const START_KEY: &str = "answerlog.start";
+
+impl ConsumerSpec {
+    pub(super) fn config(&self, filter: &str, start: Start) -> Config {
+        let mut config = Config {
+            durable_name: Some(self.durable.clone()),
+            name: Some(self.durable.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            max_deliver: -1,
+            filter_subject: filter.to_owned(),
+            max_ack_pending: self.max_ack_pending,
+            ..Config::default()
+        };
+        if let Start::After(seq) = start {
+            let first = seq.saturating_add(1);
+            config.deliver_policy = DeliverPolicy::ByStartSequence {
+                start_sequence: first,
+            };
+            config.metadata.insert(START_KEY.to_owned(), first.to_string());
+        }
+        config
+    }
+
+    /// How `found` differs from what it should be.
+    pub(super) fn differences(&self, found: &Config, filter: &str) -> Differences {
+        let mut differences = Differences::default();
+        // With these, events were not delivered that should have been, or counted as done that were not.
+        let mut skipping = |field: &'static str, differs: bool| {
+            if differs {
+                differences.skipping.push(field);
+            }
+        };
+        let whole = found.filter_subject.is_empty() && found.filter_subjects.is_empty();
+        let ours = found.filter_subject == filter && found.filter_subjects.is_empty()
+            || found.filter_subject.is_empty() && found.filter_subjects == [filter];
+        skipping("filter_subject", !(whole || ours));
+        skipping("deliver_policy", !starts_properly(found));
+        skipping("ack_policy", found.ack_policy != AckPolicy::Explicit);
+        skipping("max_deliver", found.max_deliver > 0);
+        skipping("headers_only", found.headers_only);
+        skipping("deliver_subject", found.deliver_subject.is_some());
+        skipping("replay_policy", found.replay_policy != ReplayPolicy::Instant);
+        let mut changeable = |field: &'static str, differs: bool| {
+            if differs {
+                differences.changeable.push(field);
+            }
+        };
+        changeable("ack_wait", found.ack_wait != self.ack_wait);
+        changeable("max_ack_pending", found.max_ack_pending != self.max_ack_pending);
+        changeable("backoff", !found.backoff.is_empty());
+        changeable("inactive_threshold", !found.inactive_threshold.is_zero());
+        changeable("max_batch", found.max_batch > 0);
+        changeable("max_bytes", found.max_bytes > 0);
+        changeable("max_expires", !found.max_expires.is_zero());
+        differences
+    }
+}
+
+fn starts_properly(found: &Config) -> bool {
+    match found.deliver_policy {
+        DeliverPolicy::All => true,
+        DeliverPolicy::ByStartSequence { start_sequence } => {
+            found.metadata.get(START_KEY) == Some(&start_sequence.to_string())
+        }
+        DeliverPolicy::Last
+        | DeliverPolicy::New
+        | DeliverPolicy::ByStartTime { .. }
+        | DeliverPolicy::LastPerSubject => false,
+    }
+}
+
+/// Names of the fields in which a consumer is not as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// Events may have been passed over: the consumer has to begin at the first event again.
+    pub(super) skipping: Vec<&'static str>,
+    /// The rest can be changed as it runs.
+    pub(super) changeable: Vec<&'static str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILTER: &str = "answers.>";
+
+    fn of(change: impl FnOnce(&mut Config)) -> Differences {
+        let spec = ConsumerSpec::default();
+        let mut config = spec.config(FILTER, Start::First);
+        change(&mut config);
+        spec.differences(&config, FILTER)
+    }
+
+    #[test]
+    fn what_we_create_is_what_we_accept() {
+        assert_eq!(of(|_| {}), Differences::default());
+        let spec = ConsumerSpec::default();
+        let restarted = spec.config(FILTER, Start::After(41));
+        assert_eq!(
+            restarted.deliver_policy,
+            DeliverPolicy::ByStartSequence { start_sequence: 42 }
+        );
+        assert_eq!(spec.differences(&restarted, FILTER), Differences::default());
+    }
+
+    #[test]
+    fn a_consumer_that_may_have_passed_events_over_is_told_apart() {
+        let skipping = |change: fn(&mut Config)| of(change).skipping;
+        assert_eq!(
+            skipping(|config| config.filter_subject = "answers.result.>".to_owned()),
+            ["filter_subject"]
+        );
+        assert_eq!(
+            skipping(|config| config.deliver_policy = DeliverPolicy::New),
+            ["deliver_policy"]
+        );
+        let foreign = |config: &mut Config| {
+            config.deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: 7 }
+        };
+        assert_eq!(skipping(foreign), ["deliver_policy"]);
+        assert_eq!(
+            skipping(|config| config.ack_policy = AckPolicy::All),
+            ["ack_policy"]
+        );
+        assert_eq!(skipping(|config| config.max_deliver = 3), ["max_deliver"]);
+    }
+
+    #[test]
+    fn a_wider_filter_skips_nothing() {
+        assert_eq!(of(|config| config.filter_subject.clear()), Differences::default());
+    }
+
+    #[test]
+    fn timing_can_be_changed_as_it_runs() {
+        let changed = of(|config| {
+            config.ack_wait = Duration::from_secs(1);
+            config.backoff = vec![Duration::from_secs(1)];
+        });
+        assert_eq!(
+            changed,
+            Differences {
+                skipping: Vec::new(),
+                changeable: vec!["ack_wait", "backoff"]
+            }
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The crate against a real broker.
+
+mod append;
+mod world;
