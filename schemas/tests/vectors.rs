@@ -3,6 +3,8 @@
 //! Read from `fixtures/vectors.json`, or from the file that the environment variable `VECTORS` names, which must
 //! have the same form.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::PathBuf;
 
 use base64::Engine as _;

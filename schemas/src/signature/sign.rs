@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue};
 
-use super::{SIGNATURE_BASE64, Scheme, SigningKey, UnixSeconds, header, header_value};
+use super::{SIGNATURE_BASE64, Scheme, SigningKey, UnixSeconds, header};
 
 /// Signs `body` the way the provider does, with every key in `keys` (those valid at `timestamp`), and gives
 /// the headers to send. `id` is the delivery's id; only Standard Webhooks sends and signs it.
@@ -53,4 +53,8 @@ pub fn sign(
             ]
         }
     }
+}
+
+fn header_value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("made of ASCII without control characters")
 }
