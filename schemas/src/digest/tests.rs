@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -14,9 +15,20 @@ fn sha256(text: &str) -> ResponseDigest {
     ResponseDigest::from_bytes(Sha256::digest(text).into())
 }
 
-/// The canonical form the plain way: `serde_json` sorts keys and escapes as that form does.
+/// The canonical form the plain way: recursive, from a tree.
 fn canonical(value: &Value) -> String {
-    serde_json::to_string(value).unwrap()
+    match value {
+        Value::Object(object) => {
+            let sorted: BTreeMap<&str, &Value> = object.iter().map(|(k, v)| (&**k, v)).collect();
+            let member = |(key, value)| format!("{}:{}", Value::from(key), canonical(value));
+            format!(
+                "{{{}}}",
+                sorted.into_iter().map(member).collect::<Vec<_>>().join(",")
+            )
+        }
+        Value::Array(array) => format!("[{}]", array.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        scalar => scalar.to_string(),
+    }
 }
 
 /// Spells the same value in another way: members in another order, space between tokens, needless escapes.
