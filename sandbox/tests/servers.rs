@@ -339,7 +339,7 @@ async fn the_owner_of_two_servers() {
     }
     let nats = NatsServer::start().await;
     let postgres = Postgres::shared().await;
-    postgres.pause(); // even a frozen one ends
+    nats.pause(); // even a frozen one ends
     for (pid, log) in [(nats.pid(), nats.log()), (postgres.pid(), postgres.log())] {
         println!("left: /proc/{}", pid.unwrap());
         println!("left: {}", log.parent().unwrap().display());

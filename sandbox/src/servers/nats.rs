@@ -67,7 +67,10 @@ impl NatsServer {
 
     /// A broker with these options, ready for clients.
     pub async fn start_with(options: NatsOptions) -> Result<Self, ServerError> {
-        let monitor = options.monitor.then(Port::lease).transpose()?;
+        // A file may open the monitoring port by itself, at an address that others use.
+        let monitor = (options.monitor || options.config.is_some())
+            .then(Port::lease)
+            .transpose()?;
         let mut server = Self {
             process: Process::new("nats")?,
             port: Port::lease()?,
