@@ -135,6 +135,24 @@ async fn a_broker_that_cannot_start_says_why() {
 }
 
 #[tokio::test]
+async fn a_fresh_database_holds_the_schema_of_this_build_and_no_rows() {
+    let database = Postgres::shared().await.fresh_database().await;
+    let client = database.connect().await;
+    let found: Option<i32> = client
+        .query_one(schemas::version::QUERY, &[])
+        .await
+        .unwrap()
+        .get(0);
+    schemas::version::check(found).unwrap();
+    let rows: i64 = client
+        .query_one("select count(*) from answers", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test]
 async fn databases_of_the_shared_server_are_apart_and_go_when_dropped() {
     let server = Postgres::shared().await;
     let (one, two) = (server.fresh_database().await, server.fresh_database().await);

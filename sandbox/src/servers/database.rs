@@ -75,10 +75,25 @@ impl Drop for Database {
     }
 }
 
+/// Makes the database that all fresh ones are copied from.
 pub(super) async fn create_template(server: SocketAddr) -> Result<(), ServerError> {
     // A test that was cancelled in here left one half made.
     run(server, &format!("drop database if exists {TEMPLATE}")).await?;
-    run(server, &format!("create database {TEMPLATE}")).await
+    run(server, &format!("create database {TEMPLATE}")).await?;
+    // The migrations run on the blocking client, which must not meet the threads of the runtime.
+    let migrating = tokio::task::spawn_blocking(move || {
+        let mut client = postgres::Client::connect(&url(server, TEMPLATE), NoTls).map_err(|source| {
+            ServerError::Database {
+                attempt: format!("connecting to {TEMPLATE}"),
+                source,
+            }
+        })?;
+        schemas::migrate::migrate(&mut client)?;
+        Ok(())
+    });
+    migrating
+        .await
+        .expect("migrating gives errors, it does not panic")
 }
 
 pub(super) fn url(server: SocketAddr, database: &str) -> String {

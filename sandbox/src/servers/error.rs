@@ -54,6 +54,9 @@ pub enum ServerError {
         /// The server's refusal.
         source: tokio_postgres::Error,
     },
+    /// The schema could not be brought into a new database.
+    #[error(transparent)]
+    Migrate(#[from] schemas::migrate::MigrateError),
 }
 
 impl ServerError {
