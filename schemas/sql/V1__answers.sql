@@ -47,7 +47,7 @@ comment on column winners.job_key    is 'The job, as in answers.job_key.';
 comment on column winners.task_id    is 'The task that answers it; its row is in answers.';
 comment on column winners.status     is 'Status of the event that won.';
 comment on column winners.created_at is 'created_at of the event that won.';
-comment on column winners.stream_seq is 'Sequence of the event that won.';
+comment on column winners.stream_seq is 'Sequence of the event that won; of several of equal standing, the lowest.';
 
 create view reported_answers as
   select w.job_key, a.task_id, a.idempotency_key, a.status, a.created_at, a.response,

@@ -2,6 +2,7 @@
 //!
 //! Plain rather than fast. Nothing runs on it in production.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
@@ -103,13 +104,13 @@ impl Answer {
     }
 
     /// Where it stands among the events of its job.
-    pub fn job_rank(&self) -> (JobRank, ResponseDigest, Provenance) {
+    pub fn job_rank(&self) -> (JobRank, Reverse<u64>) {
         let rank = JobRank {
             status: self.status,
             created_at: self.created_at,
             task_id: self.task_id.clone(),
         };
-        (rank, self.digest, self.provenance)
+        (rank, Reverse(self.provenance.stream_seq))
     }
 
     /// The text of the column `problem`; None when there is nothing to say.
@@ -138,7 +139,7 @@ pub fn fold(events: impl IntoIterator<Item = Answer>) -> Tables {
         }
     }
     for (job, event) in best {
-        let (rank, _, Provenance { stream_seq, .. }) = event.job_rank();
+        let (rank, Reverse(stream_seq)) = event.job_rank();
         tables.winners.insert(job.to_owned(), Winner { rank, stream_seq });
     }
     tables

@@ -4,9 +4,10 @@
 //! are applied. Nothing here may depend on arrival: no "first", no "last".
 //!
 //! - A task's row is that of its event with the greatest ([`TaskRank`], [`Provenance`]).
-//! - A job's winner is the task of its event with the greatest ([`JobRank`], digest, [`Provenance`]). Events
-//!   count, not rows: should two events of one task name different jobs, the task stands for both. Rows could
-//!   then leave a job again, and the greatest over what is left is no longer a thing that only grows.
+//! - A job's winner is the task of its event with the greatest [`JobRank`]; of events of equal rank the one with
+//!   the lowest sequence, which is all that a row of `winners` holds to compare by. Events count, not rows: should two events of one task name different jobs, the
+//!   task stands for both. Rows could then leave a job again, and the greatest over what is left is no longer a
+//!   thing that only grows.
 
 use std::cmp::{Ordering, Reverse};
 
