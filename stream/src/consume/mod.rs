@@ -8,11 +8,11 @@ mod api;
 mod event;
 mod fetch;
 mod spec;
-
-use std::time::Duration;
+mod steward;
 
 use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream;
 use async_nats::{PublishError, SubscribeError, Subscriber};
 use schemas::event::header;
 use thiserror::Error;
@@ -25,6 +25,7 @@ use api::Api;
 pub use api::ApiError;
 pub use event::{Acker, StoredEvent};
 pub use spec::{ConsumerSpec, Start};
+pub use steward::{Found, Steward};
 
 /// How often a consumer is put right that others change at the same time.
 const ATTEMPTS: usize = 5;
@@ -144,20 +145,31 @@ impl Consumer {
         };
         let filter = declared.subjects.all().to_owned();
         let bound = put_right(&api, spec, &filter, start).await?;
+        let least_bytes = declared.max_message + HEADER_ALLOWANCE;
+        let consumer = Self::subscribe(api, spec.clone(), filter, connection, least_bytes).await?;
+        Ok((consumer, bound))
+    }
+
+    async fn subscribe(
+        api: Api,
+        spec: ConsumerSpec,
+        filter: String,
+        connection: &Connection,
+        least_bytes: usize,
+    ) -> Result<Self, SubscribeError> {
         let inbox = connection.client.new_inbox();
         let arriving = connection.client.subscribe(format!("{inbox}.>")).await?;
-        let consumer = Self {
+        Ok(Self {
             api,
-            spec: spec.clone(),
+            spec,
             filter,
             connection: connection.clone(),
             inbox,
             arriving,
             arrived: Vec::new(),
             requests: 0,
-            least_bytes: declared.max_message + HEADER_ALLOWANCE,
-        };
-        Ok((consumer, bound))
+            least_bytes,
+        })
     }
 
     /// Deletes the durable consumer and creates it anew, to begin behind `after`. What was fetched and not yet handed
@@ -182,42 +194,54 @@ impl Consumer {
 
     /// How far the consumer is; None when it is gone.
     pub async fn progress(&self) -> Result<Option<Progress>, ApiError> {
-        Ok(self.api.info().await?.map(|info| Progress {
-            ack_floor: info.ack_floor.stream_sequence,
-            pending: info.num_pending,
-            unacknowledged: info.num_ack_pending,
-            redelivered: info.num_redelivered,
-            created: info.created,
-        }))
+        Ok(self.api.info().await?.as_ref().map(Progress::of))
     }
 
     /// What the stream holds.
     pub async fn stream_state(&self) -> Result<StreamState, ApiError> {
-        let info = self.api.stream_info().await?;
-        Ok(StreamState {
-            created: info.created,
-            first_seq: info.state.first_sequence,
-            last_seq: info.state.last_sequence,
-            events: info.state.messages,
-            bytes: info.state.bytes,
-        })
+        Ok(StreamState::of(&self.api.stream_info().await?))
     }
 
     /// The message id of the event under a sequence. The outer None: there is no event; the inner one: it has no id.
     pub async fn message_id(&self, seq: u64) -> Result<Option<Option<String>>, ApiError> {
-        let id = |message: StreamMessage| {
-            message
-                .headers
-                .get(header::MSG_ID)
-                .map(|id| id.as_str().to_owned())
-        };
-        Ok(self.api.message(seq).await?.map(id))
+        Ok(self.api.message(seq).await?.map(id_of))
     }
 
     /// Whether the connection is there.
     pub fn is_connected(&self) -> bool {
         self.connection.is_connected()
     }
+}
+
+impl Progress {
+    fn of(info: &Info) -> Self {
+        Self {
+            ack_floor: info.ack_floor.stream_sequence,
+            pending: info.num_pending,
+            unacknowledged: info.num_ack_pending,
+            redelivered: info.num_redelivered,
+            created: info.created,
+        }
+    }
+}
+
+impl StreamState {
+    fn of(info: &stream::Info) -> Self {
+        Self {
+            created: info.created,
+            first_seq: info.state.first_sequence,
+            last_seq: info.state.last_sequence,
+            events: info.state.messages,
+            bytes: info.state.bytes,
+        }
+    }
+}
+
+fn id_of(message: StreamMessage) -> Option<String> {
+    message
+        .headers
+        .get(header::MSG_ID)
+        .map(|id| id.as_str().to_owned())
 }
 
 async fn put_right(api: &Api, spec: &ConsumerSpec, filter: &str, start: Start) -> Result<Bound, BindError> {
@@ -263,17 +287,7 @@ async fn put_right(api: &Api, spec: &ConsumerSpec, filter: &str, start: Start) -
             consumer = spec.durable,
             "the consumer was configured otherwise ({fields}); changing it"
         );
-        let wanted = spec.config(filter, Start::First);
-        let config = async_nats::jetstream::consumer::Config {
-            ack_wait: wanted.ack_wait,
-            max_ack_pending: wanted.max_ack_pending,
-            backoff: wanted.backoff,
-            inactive_threshold: Duration::ZERO,
-            max_batch: 0,
-            max_bytes: 0,
-            max_expires: Duration::ZERO,
-            ..config
-        };
+        let config = spec.corrected(&config);
         api.update(&config).await.map_err(failed)?;
         bound.updated.extend(differences.changeable);
     }

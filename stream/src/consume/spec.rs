@@ -72,6 +72,20 @@ impl ConsumerSpec {
         config
     }
 
+    /// `found` with everything that can be changed as it runs set as it should be; the others stay.
+    pub(super) fn corrected(&self, found: &Config) -> Config {
+        Config {
+            ack_wait: self.ack_wait,
+            max_ack_pending: self.max_ack_pending,
+            backoff: Vec::new(),
+            inactive_threshold: Duration::ZERO,
+            max_batch: 0,
+            max_bytes: 0,
+            max_expires: Duration::ZERO,
+            ..found.clone()
+        }
+    }
+
     /// How `found` differs from what it should be.
     pub(super) fn differences(&self, found: &Config, filter: &str) -> Differences {
         let mut differences = Differences::default();
