@@ -1,1 +1,33 @@
-//! projector
+//! Event to rows: takes the events of one stream and keeps the tables that follow from them.
+//!
+//! Data flows one way: [`pull`] takes messages, [`decode`] reads them, [`rows`] reduces a batch to what can change
+//! the tables, [`statements`] writes it, [`outcome`] says what the broker is told.
+//!
+//! Around that: [`pull`] and [`commit`] run one batch apart; [`trouble`] says what a failure means;
+//! [`claim`] ties the consumer's acknowledgments to one life of one database, and [`floor`] notes how far that
+//! database has come. [`run`] puts it together.
+//!
+//! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
+//! come, how often, in what batches, or how many projectors there are.
+
+pub mod backoff;
+pub mod batch;
+pub mod claim;
+pub mod commit;
+pub mod condition;
+pub mod config;
+pub mod database;
+pub mod decode;
+pub mod floor;
+pub mod jsonb;
+pub mod keep;
+pub mod metrics;
+pub mod migration;
+pub mod outcome;
+pub mod pull;
+pub mod rows;
+pub mod run;
+pub mod session;
+pub mod statements;
+pub mod tls;
+pub mod trouble;

@@ -1,0 +1,80 @@
+//! Messages in hand.
+
+use std::sync::Arc;
+
+use schemas::event::Received;
+use stream::StoredEvent;
+
+use crate::decode::{Decoded, Decoder, Message};
+use crate::outcome::{Acknowledgment, Outcome};
+use crate::rows::{ParkedRow, ResultRow};
+
+/// One message and what it turned out to be.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// As the stream holds it.
+    pub event: StoredEvent,
+    /// For the tables.
+    pub decoded: Decoded,
+}
+
+/// Messages that were fetched together. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Batch(Arc<Vec<Item>>);
+
+impl Batch {
+    /// Reads the messages. Takes processor time: not for a thread that serves others.
+    pub fn decode(decoder: &Decoder, events: Vec<StoredEvent>) -> Self {
+        let items = events.into_iter().map(|event| {
+            let headers = Received::from_headers(event.header_pairs());
+            let decoded = decoder.decode(Message {
+                subject: event.subject.clone(),
+                msg_id: headers.msg_id,
+                via: headers.via,
+                seq: event.seq,
+                time: event.time,
+                body: event.body.clone(),
+            });
+            Item { event, decoded }
+        });
+        Self(Arc::new(items.collect()))
+    }
+
+    /// The messages.
+    pub fn items(&self) -> &[Item] {
+        &self.0
+    }
+
+    /// Whether both are the same messages in hand.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Item {
+    /// The result in it.
+    pub fn result(&self) -> Option<&ResultRow> {
+        match &self.decoded {
+            Decoded::Result(row) => Some(row),
+            Decoded::NonFinal | Decoded::Parked(_) => None,
+        }
+    }
+
+    /// What there is to park.
+    pub fn parked(&self) -> Option<&ParkedRow> {
+        match &self.decoded {
+            Decoded::Parked(row) => Some(row),
+            Decoded::NonFinal | Decoded::Result(_) => None,
+        }
+    }
+
+    /// Tells the broker what became of it. One that does not get there means that the message comes again; the only
+    /// failure here is a client that has ended, with the process.
+    pub async fn acknowledge(&self, outcome: Outcome) {
+        let acker = &self.event.acker;
+        let _ = match outcome.acknowledgment() {
+            Acknowledgment::Ack => acker.ack().await,
+            Acknowledgment::Later(after) => acker.nak(after).await,
+        };
+    }
+}

@@ -1,0 +1,319 @@
+//! Bringing batches into the database, and finding the message that cannot be stored among those that can.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::timestamp::cut_to_microseconds;
+use service::{Chain, Stop};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::backoff::Backoff;
+use crate::batch::{Batch, Item};
+use crate::claim::Claim;
+use crate::keep::Keeper;
+use crate::metrics::{Cause, Reason};
+use crate::outcome::Outcome;
+use crate::rows::{Folded, ParkedRow};
+use crate::session::{Session, pauses};
+use crate::statements::{self, Changed};
+use crate::trouble::{DatabaseError, Trouble};
+
+/// Deadlocks and the like are over as soon as one side gives way.
+const MOST_CONTENTIONS: u32 = 5;
+/// So often a batch may be too slow, with a database that answers, before it is cut in halves.
+const MOST_TIMEOUTS: u32 = 3;
+/// When a message that the database cannot cope with now comes back.
+const COMES_BACK: Duration = Duration::from_secs(30);
+/// How often the loop shows that it is alive when there is nothing to do.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// The loop that commits.
+#[derive(Debug)]
+pub struct Committer {
+    /// The database and its claim.
+    pub session: Arc<Session>,
+    /// Keeps messages in hand.
+    pub keeper: Arc<Keeper>,
+}
+
+/// Messages to be committed together.
+#[derive(Debug)]
+struct Part<'b> {
+    items: &'b [Item],
+    /// In place of the only item's own row: why it cannot be stored.
+    poison: Option<ParkedRow>,
+    timeouts: u32,
+}
+
+/// What became of a part.
+#[derive(Debug)]
+enum Placed {
+    /// It is committed.
+    Committed(Changed),
+    /// Some value in it cannot be stored.
+    Refused(DatabaseError),
+    /// It was too slow too often, though the database answers.
+    TooSlow,
+    /// Stopping was requested while the database was away.
+    Stopped,
+}
+
+#[derive(Debug, Error)]
+enum AttemptError {
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error("the database is not the one that the consumer's acknowledgments stand for")]
+    OtherLife,
+}
+
+impl Committer {
+    /// Commits batch after batch until `batches` ends, then says so.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn run(
+        self,
+        mut batches: mpsc::Receiver<Batch>,
+        last_commit: oneshot::Sender<()>,
+        stop: Stop,
+    ) -> Result<(), Infallible> {
+        self.session.conditions.batches.ok();
+        loop {
+            self.session.conditions.progress.ok();
+            match tokio::time::timeout(BEAT, batches.recv()).await {
+                Ok(Some(batch)) => {
+                    let begun = Instant::now();
+                    let metrics = &self.session.metrics;
+                    metrics.batch_messages.observe(batch.items().len() as f64);
+                    self.settle(batch.items(), &stop).await;
+                    metrics.batch_seconds.observe(begun.elapsed().as_secs_f64());
+                    self.keeper.release(&batch);
+                }
+                Ok(None) => break,
+                Err(_) => {}
+            }
+        }
+        // Nobody listens once the other task has died, and then the process ends anyway.
+        let _ = last_commit.send(());
+        Ok(())
+    }
+
+    /// Sees every message of a batch to its outcome. What is in hand when stopping is requested during an outage is left to
+    /// the broker, which delivers it again.
+    async fn settle(&self, items: &[Item], stop: &Stop) {
+        let mut parts = vec![Part {
+            items,
+            poison: None,
+            timeouts: 0,
+        }];
+        while let Some(part) = parts.pop() {
+            match self.place(&part, stop).await {
+                Placed::Committed(changed) => self.done(&part, &changed).await,
+                Placed::Stopped => return,
+                Placed::Refused(error) => self.retry_smaller(part, Some(error), &mut parts).await,
+                Placed::TooSlow => self.retry_smaller(part, None, &mut parts).await,
+            }
+        }
+    }
+
+    /// Cuts a part in halves. One message alone is parked when its data was refused, else put off.
+    async fn retry_smaller<'b>(
+        &self,
+        part: Part<'b>,
+        refused: Option<DatabaseError>,
+        parts: &mut Vec<Part<'b>>,
+    ) {
+        let cause = if refused.is_some() { "data" } else { "timeout" };
+        self.session.metrics.retries.get_or_create(&Cause { cause }).inc();
+        match (part.items, refused) {
+            ([item], Some(error)) if part.poison.is_none() => parts.push(Part {
+                items: part.items,
+                poison: Some(poison(item, &error)),
+                timeouts: 0,
+            }),
+            ([item], _) => {
+                warn!(
+                    stream.seq = item.event.seq,
+                    "the database cannot take this message now; it comes back later"
+                );
+                item.acknowledge(Outcome::Retry { after: COMES_BACK }).await;
+            }
+            (items, _) => {
+                let (first, second) = items.split_at(items.len() / 2);
+                // Halves of what was too slow are given up sooner: each try costs a whole statement timeout.
+                let timeouts = part.timeouts.min(MOST_TIMEOUTS - 1);
+                for items in [second, first] {
+                    parts.push(Part {
+                        items,
+                        poison: None,
+                        timeouts,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Tries until something is known: committed, refused, or too slow. While the database is away that may take for ever.
+    async fn place(&self, part: &Part<'_>, stop: &Stop) -> Placed {
+        let mut contentions = 0;
+        let mut timeouts = part.timeouts;
+        let mut pauses = pauses();
+        loop {
+            let error = match self.attempt(part).await {
+                Ok(changed) => {
+                    self.keeper.set_working(true);
+                    self.session.conditions.batches.ok();
+                    return Placed::Committed(changed);
+                }
+                Err(error) => error,
+            };
+            self.session.conditions.progress.beat();
+            let trouble = match &error {
+                AttemptError::Database(error) => error.trouble(),
+                AttemptError::OtherLife => Trouble::Outage,
+            };
+            match (trouble, error) {
+                (Trouble::Data, AttemptError::Database(error)) => return Placed::Refused(error),
+                (Trouble::Contention, _) if contentions < MOST_CONTENTIONS => {
+                    contentions += 1;
+                    self.retry("contention");
+                    tokio::time::sleep(
+                        Duration::from_millis(20).mul_f64(rand::random::<f64>() * f64::from(contentions)),
+                    )
+                    .await;
+                }
+                (Trouble::Timeout, error) if self.answers().await => {
+                    timeouts += 1;
+                    self.session.conditions.batches.failing(&format!(
+                        "a batch of {} messages is not committed in time: {}",
+                        part.items.len(),
+                        Chain(&error)
+                    ));
+                    if timeouts >= MOST_TIMEOUTS {
+                        return Placed::TooSlow;
+                    }
+                    self.retry("timeout");
+                }
+                (_, error) => {
+                    if self.wait_out(&error, &mut pauses, stop).await.is_none() {
+                        return Placed::Stopped;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, part: &Part<'_>) -> Result<Changed, AttemptError> {
+        let folded = match &part.poison {
+            Some(row) => Folded::of(std::iter::empty(), std::iter::once(row)),
+            None => Folded::of(
+                part.items.iter().filter_map(Item::result),
+                part.items.iter().filter_map(Item::parked),
+            ),
+        };
+        if folded.is_empty() {
+            return Ok(Changed::default());
+        }
+        let Claim {
+            life: claimed,
+            stream_created,
+            ..
+        } = self.session.claim();
+        self.session
+            .database
+            .transaction(async |client, life| {
+                if *life != claimed {
+                    return Err(AttemptError::OtherLife);
+                }
+                let created = cut_to_microseconds(stream_created);
+                Ok(statements::apply(client, created, &folded).await?)
+            })
+            .await
+    }
+
+    /// Whether the database does anything at all.
+    async fn answers(&self) -> bool {
+        let nothing = self
+            .session
+            .database
+            .transaction(async |_, _| Ok::<_, DatabaseError>(()));
+        nothing.await.is_ok()
+    }
+
+    /// Waits until the database is there again, and the claim on it is made.
+    async fn wait_out(&self, error: &AttemptError, pauses: &mut Backoff, stop: &Stop) -> Option<()> {
+        self.retry("outage");
+        // To be in another life is found out in order, and put right at once.
+        if !matches!(error, AttemptError::OtherLife) {
+            self.keeper.set_working(false);
+            self.session.conditions.batches.failing(&Chain(error).to_string());
+            stop.unless_requested(tokio::time::sleep(pauses.pause(rand::random())))
+                .await?;
+        }
+        self.session.recover(stop).await?;
+        Some(())
+    }
+
+    fn retry(&self, cause: &'static str) {
+        self.session.metrics.retries.get_or_create(&Cause { cause }).inc();
+    }
+
+    /// After the commit: counts, logs what is parked, and tells the broker.
+    async fn done(&self, part: &Part<'_>, changed: &Changed) {
+        let metrics = &self.session.metrics;
+        metrics.applied.inc_by(changed.answers);
+        metrics.winners.inc_by(changed.winners);
+        let mut results = 0_u64;
+        for item in part.items {
+            let outcome = match (&part.poison, item.parked(), item.result()) {
+                (Some(row), _, _) | (None, Some(row), _) => {
+                    if changed.parked.contains(&row.stream_seq) {
+                        metrics.parked.get_or_create(&Reason { reason: row.reason }).inc();
+                        log_parked(row);
+                    }
+                    Outcome::Parked
+                }
+                (None, None, Some(_)) => {
+                    results += 1;
+                    Outcome::Projected
+                }
+                (None, None, None) => {
+                    metrics.nonfinal.inc();
+                    Outcome::Counted
+                }
+            };
+            item.acknowledge(outcome).await;
+        }
+        metrics.unchanged.inc_by(results.saturating_sub(changed.answers));
+    }
+}
+
+fn log_parked(row: &ParkedRow) {
+    let task = row.task_id.as_ref().map(|id| id.as_str());
+    info!(
+        stream.seq = row.stream_seq,
+        task.id = task,
+        reason = row.reason,
+        detail = row.detail,
+        "parked a message"
+    );
+}
+
+/// The row for a message whose data the database refuses.
+fn poison(item: &Item, error: &DatabaseError) -> ParkedRow {
+    let code = error.code().map_or("unknown", |code| code.code());
+    let message = error.server_message().unwrap_or_default();
+    ParkedRow {
+        stream_seq: item.event.seq,
+        subject: item.event.subject.clone(),
+        task_id: item.result().map(|row| row.task_id.clone()),
+        reason: "database_refuses",
+        detail: Some(format!("{code}: {message}")),
+        body: item.event.body.clone(),
+        parked_at: cut_to_microseconds(item.event.time),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a message from the stream is: a result, something to count, or something to set aside.
+//!
+//! The body is read again, by the same function that ingress used. A message whose subject or id does not agree with its
+//! body was not written by a program of ours, whatever it says.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use schemas::delivery::{self, Delivery, Problem, Problems, TaskId, TaskResult, Unreadable};
+use schemas::digest::ResponseDigest;
+use schemas::event::{Fact, Subjects, Via, check_other, check_result};
+use schemas::job_key::{Rules, job_key};
+use schemas::timestamp::cut_to_microseconds;
+use schemas::winner::{Provenance, TaskRank};
+use time::OffsetDateTime;
+
+use crate::jsonb;
+use crate::rows::{ParkedRow, ResultRow};
+
+/// What there is to know about a message before its body is read.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// The subject it stands on.
+    pub subject: String,
+    /// Its message id.
+    pub msg_id: Option<String>,
+    /// Its header that says what brought it.
+    pub via: Option<Via>,
+    /// Its sequence on the stream.
+    pub seq: u64,
+    /// The stream's timestamp.
+    pub time: OffsetDateTime,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// What a message turned out to be.
+#[derive(Debug, Clone)]
+pub enum Decoded {
+    /// A result, for the tables.
+    Result(Box<ResultRow>),
+    /// A task that has not ended: counted, and done with.
+    NonFinal,
+    /// Set aside.
+    Parked(Box<ParkedRow>),
+}
+
+/// Reads messages of one deployment.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    /// The subjects of the deployment.
+    pub subjects: Subjects,
+    /// How a key becomes a job key.
+    pub rules: Rules,
+}
+
+impl Decoder {
+    /// Reads one message. Takes time in proportion to its body, and never fails: what cannot be read is parked.
+    pub fn decode(&self, message: Message) -> Decoded {
+        let body = message.body.clone();
+        let read = delivery::read(&body);
+        let Ok(kind) = self.subjects.parse(&message.subject) else {
+            let task_id = task_of(&read);
+            return park(message, "foreign_subject", task_id, None);
+        };
+        let id = message.msg_id.as_deref().unwrap_or_default();
+        match read {
+            Ok(Delivery::Result(result)) => {
+                let fact = Fact::of(&result);
+                if let Err(disagreement) = check_result(kind, id, &fact) {
+                    return park(message, disagreement.as_str(), Some(fact.task_id), None);
+                }
+                match message.via {
+                    Some(via) => Decoded::Result(Box::new(self.row(&message, via, fact.digest, result))),
+                    None => park(message, "unknown_origin", Some(fact.task_id), None),
+                }
+            }
+            other => match (check_other(kind, id, &body, &other), &other) {
+                (Ok(()), Ok(_)) => Decoded::NonFinal,
+                (Ok(()), Err(unreadable)) => park(message, unreadable.as_str(), None, None),
+                (Err(disagreement), Err(unreadable)) => {
+                    park(message, unreadable.as_str(), None, Some(disagreement.to_string()))
+                }
+                (Err(disagreement), Ok(_)) => {
+                    let task_id = task_of(&other);
+                    park(message, disagreement.as_str(), task_id, None)
+                }
+            },
+        }
+    }
+
+    fn row(&self, message: &Message, via: Via, digest: ResponseDigest, result: TaskResult<'_>) -> ResultRow {
+        let received_at = cut_to_microseconds(message.time);
+        let (created_at, in_future) = delivery::not_after(result.created_at, received_at);
+        let (response, unkept) = match result.response {
+            Some(raw) => {
+                let (text, problem) = jsonb::screen(raw.get());
+                let text = text.map(|text| match text {
+                    Cow::Borrowed(text) => message.body.slice_ref(text.as_bytes()),
+                    Cow::Owned(text) => Bytes::from(text),
+                });
+                (text, problem)
+            }
+            None => (None, None),
+        };
+        let problems: Vec<Problem> = result.problems.into_iter().chain(in_future).collect();
+        ResultRow {
+            job_key: job_key(self.rules, result.idempotency_key.as_deref(), &result.task_id).to_owned(),
+            task_id: result.task_id,
+            idempotency_key: result.idempotency_key,
+            rank: TaskRank {
+                status: result.status,
+                created_at,
+                digest,
+            },
+            response,
+            problem: problem_text(&problems, unkept),
+            via,
+            provenance: Provenance {
+                received_at,
+                stream_seq: message.seq,
+            },
+        }
+    }
+}
+
+/// The task that a body speaks of, when that can be told.
+fn task_of(read: &Result<Delivery<'_>, Unreadable>) -> Option<TaskId> {
+    match read {
+        Ok(Delivery::Result(TaskResult { task_id, .. }) | Delivery::NonFinal { task_id, .. }) => {
+            Some(task_id.clone())
+        }
+        Ok(Delivery::Test) | Err(_) => None,
+    }
+}
+
+fn park(message: Message, reason: &'static str, task_id: Option<TaskId>, detail: Option<String>) -> Decoded {
+    Decoded::Parked(Box::new(ParkedRow {
+        stream_seq: message.seq,
+        subject: message.subject,
+        task_id,
+        reason,
+        detail,
+        body: message.body,
+        parked_at: cut_to_microseconds(message.time),
+    }))
+}
+
+fn problem_text(problems: &[Problem], unkept: Option<jsonb::Problem>) -> Option<String> {
+    match (problems, unkept) {
+        ([], None) => None,
+        ([], Some(unkept)) => Some(unkept.to_string()),
+        (problems, None) => Some(Problems(problems).to_string()),
+        (problems, Some(unkept)) => Some(format!("{}; {unkept}", Problems(problems))),
+    }
+}

@@ -1,0 +1,139 @@
+//! Putting the parts together.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use service::health::Health;
+use service::{Stop, TaskFailed, Tasks, admin};
+use stream::connect::ConnectError;
+use stream::consume::{BindError, Steward};
+use stream::{Connection, DeclareError};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::claim::Unfit;
+use crate::commit::Committer;
+use crate::condition::Conditions;
+use crate::config::{RunConfig, Target};
+use crate::database::Database;
+use crate::decode::Decoder;
+use crate::floor::Floor;
+use crate::keep::Keeper;
+use crate::metrics::Metrics;
+use crate::pull::Puller;
+use crate::session::{Parts, Session};
+
+/// How long the last acknowledgments may take to leave.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Why the projector ended.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The admin port cannot be had.
+    #[error(transparent)]
+    Admin(#[from] admin::BindError),
+    /// The broker cannot be used.
+    #[error("connecting to the broker")]
+    Connect(#[from] ConnectError),
+    /// The stream cannot be used.
+    #[error("declaring the stream")]
+    Declare(#[from] DeclareError),
+    /// The consumer cannot be pulled from.
+    #[error("pulling from the stream")]
+    Pull(#[from] BindError),
+    /// The database cannot be used.
+    #[error("projecting into this database")]
+    Unfit(#[from] Unfit),
+    /// A part of it died.
+    #[error(transparent)]
+    Task(#[from] TaskFailed),
+}
+
+/// Projects until `stop` is requested.
+///
+/// # Errors
+/// When something is wrong that waiting does not put right. Outages are waited out.
+pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
+    let health = Health::new();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let conditions = Arc::new(Conditions::register(&health, config.limits.transaction()));
+    let listener = admin::bind(&config.admin).await?;
+    let mut tasks = Tasks::new(stop.clone());
+    tasks.spawn_background(
+        "admin port",
+        admin::serve(listener, registry, health, stop.clone()),
+    );
+
+    let preparing = prepare(&config, metrics, conditions);
+    let Some(prepared) = stop.unless_requested(preparing).await else {
+        return Ok(());
+    };
+    let (connection, puller) = prepared?;
+    spawn(&mut tasks, puller, config.floor_interval, &stop);
+    let ended = tasks.run(config.stop_grace).await;
+    // The process ends either way; what does not leave in time is delivered again.
+    let _ = tokio::time::timeout(FLUSH, connection.client.flush()).await;
+    Ok(ended?)
+}
+
+async fn prepare(
+    config: &RunConfig,
+    metrics: Metrics,
+    conditions: Arc<Conditions>,
+) -> Result<(Connection, Puller), RunError> {
+    let connection = stream::connect::connect(&config.nats, "projector").await?;
+    let declared = stream::declare::declare(&connection, &config.stream).await?;
+    let steward = Steward::new(&connection, &declared, &config.consumer);
+    let consumer = steward.attach().await?;
+    let session = Session::open(Parts {
+        database: database(config),
+        steward,
+        conditions,
+        metrics,
+        rules: config.rules,
+    })
+    .await?;
+    let puller = Puller {
+        session: Arc::new(session),
+        decoder: Arc::new(Decoder {
+            subjects: config.stream.subjects.clone(),
+            rules: config.rules,
+        }),
+        keeper: Arc::new(Keeper::new(config.consumer.ack_wait)),
+        consumer,
+        max_messages: config.batch_messages,
+        max_bytes: config.batch_bytes,
+    };
+    Ok((connection, puller))
+}
+
+fn database(config: &RunConfig) -> Database {
+    let Target {
+        config: target,
+        connector,
+        ..
+    } = config.database.clone();
+    Database::new(target, connector, config.pool_size, config.limits)
+}
+
+fn spawn(tasks: &mut Tasks, puller: Puller, floor_interval: Duration, stop: &Stop) {
+    let committer = Committer {
+        session: Arc::clone(&puller.session),
+        keeper: Arc::clone(&puller.keeper),
+    };
+    let floor = Floor::new(Arc::clone(&puller.session), floor_interval);
+    let keeper = Arc::clone(&puller.keeper);
+    // One batch waits while one is committed.
+    let (fetched, batches) = mpsc::channel(1);
+    let (committed, last_commit) = oneshot::channel();
+    tasks.spawn("pull", puller.run(fetched, stop.clone()));
+    tasks.spawn("commit", committer.run(batches, committed, stop.clone()));
+    tasks.spawn("floor", floor.run(last_commit, stop.clone()));
+    tasks.spawn_background("keep", async move {
+        keeper.run().await;
+        Ok::<_, Infallible>(())
+    });
+}

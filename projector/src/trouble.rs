@@ -1,0 +1,134 @@
+//! What a failure of the database means. The one place that knows SQLSTATE codes.
+
+use std::time::Duration;
+
+use deadpool_postgres::PoolError;
+use thiserror::Error;
+use tokio_postgres::error::SqlState;
+
+/// A transaction that did not happen, or of which that is not known.
+#[derive(Debug, Error)]
+pub enum DatabaseError {
+    /// No connection could be had.
+    #[error("connecting to the database")]
+    Connect(#[source] PoolError),
+    /// A statement failed, or the connection under it.
+    #[error("{attempt}")]
+    Statement {
+        /// What was being attempted.
+        attempt: &'static str,
+        /// What the server or the connection says.
+        source: tokio_postgres::Error,
+    },
+    /// The transaction took longer than it may; the connection was given up.
+    #[error("no answer from the database within {} ms", .0.as_millis())]
+    Deadline(Duration),
+    /// The database answered something that it cannot answer.
+    #[error("{0}")]
+    Unexpected(&'static str),
+}
+
+/// What to do about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Some value cannot be stored, now or later. Only this can set a message aside.
+    Data,
+    /// Another transaction was in the way. Trying again at once helps.
+    Contention,
+    /// It took too long. Too much work at once, a lock that somebody holds, or a server that is gone.
+    Timeout,
+    /// Everything else: the database is away, or not as it should be. Nothing is wrong with any message.
+    Outage,
+}
+
+impl DatabaseError {
+    /// For `map_err`: a statement that failed while `attempt`.
+    pub fn of(attempt: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Self {
+        move |source| Self::Statement { attempt, source }
+    }
+
+    pub(crate) fn connecting(source: PoolError) -> Self {
+        Self::Connect(source)
+    }
+
+    /// The SQLSTATE, when the server gave one.
+    pub fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Statement { source, .. } => source.code(),
+            Self::Connect(PoolError::Backend(source)) => source.code(),
+            _ => None,
+        }
+    }
+
+    /// The server's own words for an operator, where there are any.
+    pub fn server_message(&self) -> Option<&str> {
+        match self {
+            Self::Statement { source, .. } => source.as_db_error().map(|error| error.message()),
+            _ => None,
+        }
+    }
+
+    /// What to do about it.
+    pub fn trouble(&self) -> Trouble {
+        match self {
+            Self::Statement { source, .. } => source.code().map_or(Trouble::Outage, of_code),
+            Self::Deadline(_) => Trouble::Timeout,
+            Self::Connect(_) | Self::Unexpected(_) => Trouble::Outage,
+        }
+    }
+}
+
+/// The values that Postgres refuses are few and known. Constraints and missing tables are not among them: whoever put
+/// a constraint there can take it away again, and no result may be set aside meanwhile.
+fn of_code(code: &SqlState) -> Trouble {
+    const DATA: [SqlState; 8] = [
+        SqlState::UNTRANSLATABLE_CHARACTER,
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+        SqlState::STATEMENT_TOO_COMPLEX,
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        SqlState::INVALID_DATETIME_FORMAT,
+        SqlState::DATETIME_FIELD_OVERFLOW,
+    ];
+    const CONTENTION: [SqlState; 2] = [
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    const TIMEOUT: [SqlState; 2] = [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE];
+    if DATA.contains(code) {
+        Trouble::Data
+    } else if CONTENTION.contains(code) {
+        Trouble::Contention
+    } else if TIMEOUT.contains(code) {
+        Trouble::Timeout
+    } else {
+        Trouble::Outage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_listed_codes_are_about_data() {
+        let all = [
+            "22P05", "22P02", "22003", "22021", "54001", "54000", "22007", "22008",
+        ];
+        for code in all {
+            assert_eq!(of_code(&SqlState::from_code(code)), Trouble::Data, "{code}");
+        }
+        for code in [
+            "23505", "23514", "23502", "42P01", "42703", "53100", "25006", "57P01", "22012", "XX000", "54023",
+        ] {
+            assert_eq!(of_code(&SqlState::from_code(code)), Trouble::Outage, "{code}");
+        }
+        for code in ["40P01", "40001"] {
+            assert_eq!(of_code(&SqlState::from_code(code)), Trouble::Contention, "{code}");
+        }
+        for code in ["57014", "55P03"] {
+            assert_eq!(of_code(&SqlState::from_code(code)), Trouble::Timeout, "{code}");
+        }
+    }
+}
