@@ -68,6 +68,8 @@ pub(super) struct Fixed {
     /// First part of the ids of batches: different in every process.
     pub(super) batch_prefix: String,
     pub(super) reading: Reading,
+    /// Where a stored message is asked for.
+    pub(super) read_subject: Subject,
     pub(super) max_message: usize,
     /// Longest time an event takes from its arrival to its answer.
     pub(super) limit: Duration,
@@ -467,7 +469,7 @@ impl Engine {
         entry.step += 1;
         self.metrics.reads.inc();
         self.output.push_back(OutboundMessage {
-            subject: Subject::from(self.fixed.reading.subject(&self.fixed.stream)),
+            subject: self.fixed.read_subject.clone(),
             reply: Some(reply_subject(&self.fixed.inbox, token, entry.step)),
             payload: wire::read_request(seq),
             headers: None,

@@ -135,10 +135,11 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    pub(super) fn subject(self, stream: &str) -> String {
+    /// The request, without the prefix of the API.
+    pub(super) fn request(self, stream: &str) -> String {
         match self {
-            Self::Direct => format!("$JS.API.DIRECT.GET.{stream}"),
-            Self::Leader => format!("$JS.API.STREAM.MSG.GET.{stream}"),
+            Self::Direct => format!("DIRECT.GET.{stream}"),
+            Self::Leader => format!("STREAM.MSG.GET.{stream}"),
         }
     }
 }

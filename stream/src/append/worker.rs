@@ -56,12 +56,14 @@ impl Worker {
         let unique = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
         let answers = connection.client.subscribe(format!("{inbox}.>")).await?;
         let single = config.num_replicas <= 1 && config.allow_direct;
+        let reading = if single { Reading::Direct } else { Reading::Leader };
         let fixed = Fixed {
             stream: config.name.clone(),
             subjects: declared.subjects.clone(),
             inbox,
             batch_prefix: format!("{unique}-"),
-            reading: if single { Reading::Direct } else { Reading::Leader },
+            reading,
+            read_subject: connection.api(&reading.request(&config.name)).into(),
             max_message: declared.max_message,
             limit: settings.publish_timeout,
         };

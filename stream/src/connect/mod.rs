@@ -34,6 +34,7 @@ pub struct Connection {
     pub client: Client,
     /// JetStream requests, each bounded by the request timeout of the settings.
     pub jetstream: jetstream::Context,
+    api_prefix: Arc<str>,
     state: watch::Receiver<Link>,
 }
 
@@ -45,6 +46,11 @@ struct Link {
 }
 
 impl Connection {
+    /// The subject of a request to JetStream, e.g. `STREAM.MSG.GET.ANSWERS`, for what is published by hand.
+    pub(crate) fn api(&self, request: &str) -> String {
+        format!("{}.{request}", self.api_prefix)
+    }
+
     /// Whether there is a connection right now, as far as the client knows: a peer that went mute is noticed after
     /// at most three ping intervals.
     pub fn is_connected(&self) -> bool {
@@ -170,10 +176,12 @@ pub async fn connect(settings: &Settings, name: &str) -> Result<Connection, Conn
     );
     let jetstream = jetstream::ContextBuilder::new()
         .timeout(settings.request_timeout)
+        .api_prefix(&settings.api_prefix)
         .build(client.clone());
     Ok(Connection {
         client,
         jetstream,
+        api_prefix: settings.api_prefix.as_str().into(),
         state,
     })
 }

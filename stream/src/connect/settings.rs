@@ -69,6 +69,15 @@ pub struct Settings {
     )]
     pub inbox_prefix: String,
 
+    /// Prefix of the requests to JetStream, where an account imports them under another name.
+    #[arg(
+        long = "nats-api-prefix",
+        env = "NATS_API_PREFIX",
+        value_name = "SUBJECT",
+        default_value = "$JS.API"
+    )]
+    pub api_prefix: String,
+
     /// Longest time for one attempt to connect.
     #[arg(long = "nats-connect-timeout", env = "NATS_CONNECT_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub connect_timeout: Duration,
@@ -95,6 +104,7 @@ impl Settings {
             cert: None,
             key: None,
             inbox_prefix: "_INBOX".to_owned(),
+            api_prefix: "$JS.API".to_owned(),
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(5),
             ping_interval: Duration::from_secs(5),

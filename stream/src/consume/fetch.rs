@@ -88,10 +88,8 @@ impl Consumer {
             "no_wait": true,
             "expires": u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
         });
-        let subject = format!(
-            "$JS.API.CONSUMER.MSG.NEXT.{}.{}",
-            self.api.stream, self.api.durable
-        );
+        let next = format!("CONSUMER.MSG.NEXT.{}.{}", self.api.stream, self.api.durable);
+        let subject = self.connection.api(&next);
         self.connection
             .client
             .publish_with_reply(subject, reply.clone(), Bytes::from(body.to_string()))
