@@ -4,29 +4,33 @@
 //! comes from its seed and the number of the thing decided upon, so two models with one seed hold the same tasks, ids
 //! and waits, however their deliveries fared.
 
+mod body;
 pub mod delivery;
 pub mod endpoint;
+mod outbox;
+pub mod outcome;
 pub mod schedule;
 pub mod secrets;
 pub mod task;
 mod text;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri, header};
-use rand::Rng;
-use rand::distr::Alphanumeric;
 use schemas::signature::{Scheme, SigningKey, sign};
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::seed::Seed;
-use delivery::{Attempt, Delivery, DeliveryNumber, Reply, Request, State, Subject};
+use delivery::{Delivery, DeliveryNumber, Reply, Request, Subject};
+use endpoint::Undeliverable;
+use outbox::Outbox;
+use outcome::Outcome;
 use schedule::Schedule;
 use secrets::{Secret, Secrets};
-use task::{NewTask, Outcome, Status, Task};
+use task::{NewTask, Status, Task};
 
 /// The header that names a delivery.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -91,10 +95,7 @@ pub struct Provider {
     secrets: Secrets,
     tasks: Vec<Task>,
     keys: HashMap<String, TaskNumber>,
-    deliveries: Vec<Delivery>,
-    /// Pending deliveries, the earliest first.
-    due: BTreeSet<(OffsetDateTime, DeliveryNumber)>,
-    sending: usize,
+    outbox: Outbox,
 }
 
 impl Provider {
@@ -106,9 +107,7 @@ impl Provider {
             secrets: Secrets::new(secret),
             tasks: Vec::new(),
             keys: HashMap::new(),
-            deliveries: Vec::new(),
-            due: BTreeSet::new(),
-            sending: 0,
+            outbox: Outbox::new(seed),
         }
     }
 
@@ -129,12 +128,12 @@ impl Provider {
 
     /// The delivery log, oldest first.
     pub fn deliveries(&self) -> &[Delivery] {
-        &self.deliveries
+        self.outbox.deliveries()
     }
 
     /// One delivery of the log.
     pub fn delivery(&self, number: DeliveryNumber) -> &Delivery {
-        &self.deliveries[index(number)]
+        self.outbox.get(number)
     }
 
     /// Puts a task into the queue.
@@ -180,21 +179,14 @@ impl Provider {
 
     /// Sends a sample, as the button on the dashboard does.
     pub fn send_test(&mut self, now: OffsetDateTime) -> DeliveryNumber {
-        self.open(Subject::Test, task::test_body(now), now)
+        self.open(Subject::Test, body::of_test(now), now)
     }
 
     /// Sends a delivery that is over once more, with a fresh set of attempts and under its own `Webhook-Id`.
     pub fn redeliver(&mut self, delivery: DeliveryNumber, now: OffsetDateTime) -> Result<(), Refused> {
-        let url = self.settings.url.clone();
-        let delivery = self.delivery_mut(delivery);
-        if matches!(delivery.state, State::Pending(_) | State::Sending) {
-            return Err(Refused::StillPending);
-        }
-        delivery.earlier = delivery.attempts.len();
-        delivery.url = url;
-        let number = delivery.number;
-        self.admit(number, now);
-        Ok(())
+        let judged = self.judge_url();
+        self.outbox
+            .reopen(delivery, self.settings.url.clone(), judged, now)
     }
 
     /// Makes `secret` the newest; the one before stays valid until `old_until`, and both sign till then.
@@ -209,40 +201,32 @@ impl Provider {
 
     /// How many deliveries are neither delivered nor dead.
     pub fn pending(&self) -> usize {
-        self.due.len() + self.sending
+        self.outbox.pending()
     }
 
     /// The delivery that is due first, and when.
     pub fn next_due(&self) -> Option<(OffsetDateTime, &Delivery)> {
-        self.due
-            .first()
-            .map(|(at, number)| (*at, &self.deliveries[index(*number)]))
+        self.outbox.next_due()
     }
 
     /// Puts a pending delivery off until `at`.
     pub fn put_off(&mut self, delivery: DeliveryNumber, at: OffsetDateTime) {
-        if let State::Pending(due) = self.delivery_mut(delivery).state {
-            self.due.remove(&(due, delivery));
-            self.wait_until(delivery, at);
-        }
+        self.outbox.put_off(delivery, at);
     }
 
     /// Begins the next attempt of the delivery that is due first: signs it with the secrets valid now. `None` when
     /// nothing is due yet. Each begun attempt must be told of in [`record`](Self::record).
     pub fn begin(&mut self, now: OffsetDateTime) -> Option<Request> {
-        let (at, number) = *self.due.first()?;
-        if at > now {
-            return None;
-        }
-        self.due.pop_first();
-        self.sending += 1;
-        let delivery = self.delivery_mut(number);
-        delivery.state = State::Sending;
-        delivery.attempts.push(Attempt {
-            begun: now,
-            reply: None,
-        });
+        let number = self.outbox.begin(now)?;
         Some(self.request(number, now))
+    }
+
+    /// Records how the attempt under way ended, and plans what follows.
+    ///
+    /// # Panics
+    /// If no attempt of this delivery is under way.
+    pub fn record(&mut self, delivery: DeliveryNumber, reply: Reply, now: OffsetDateTime) -> Next {
+        self.outbox.record(delivery, reply, &self.settings.schedule, now)
     }
 
     /// The request of a delivery as it would be signed at `now`, outside its attempts: what a provider that repeats
@@ -250,7 +234,7 @@ impl Provider {
     pub fn request(&self, delivery: DeliveryNumber, now: OffsetDateTime) -> Request {
         self.signed(
             delivery,
-            self.deliveries[index(delivery)].body.clone(),
+            self.delivery(delivery).body.clone(),
             &self.secrets.valid_at(now),
             now,
         )
@@ -267,75 +251,19 @@ impl Provider {
         self.signed(delivery, body, &[key], now)
     }
 
-    /// Records how an attempt ended, and plans what follows.
-    pub fn record(&mut self, delivery: DeliveryNumber, reply: Reply, now: OffsetDateTime) -> Next {
-        let mut rng = self.seed.rng("wait", delivery.0);
-        let schedule = self.settings.schedule.clone();
-        let entry = self.delivery_mut(delivery);
-        let attempt = entry.attempts_in_set();
-        let jitter = (0..entry.attempts.len())
-            .map(|_| rng.random_range(0.5..=1.0))
-            .last()
-            .unwrap_or(1.0);
-        let accepted = reply.is_accepted();
-        if let Some(last) = entry.attempts.last_mut() {
-            last.reply = Some(reply);
-        }
-        self.sending -= 1;
-        if accepted {
-            self.delivery_mut(delivery).state = State::Delivered(now);
-            Next::Delivered
-        } else if let Some(wait) = schedule.wait_after(attempt, jitter) {
-            self.wait_until(delivery, now + wait);
-            Next::RetryAt(now + wait)
-        } else {
-            self.delivery_mut(delivery).state = State::Dead;
-            Next::Dead
-        }
-    }
-
     /// How long the slowest delivery can stay pending.
     pub fn longest_delivery(&self) -> Duration {
         self.settings.schedule.longest()
     }
 
     fn open(&mut self, subject: Subject, body: Bytes, now: OffsetDateTime) -> DeliveryNumber {
-        let number = DeliveryNumber(self.deliveries.len() as u64);
-        let letters = self
-            .seed
-            .rng("webhook id", number.0)
-            .sample_iter(Alphanumeric)
-            .take(27)
-            .map(char::from);
-        self.deliveries.push(Delivery {
-            number,
-            webhook_id: format!("msg_{}", letters.collect::<String>()),
-            subject,
-            body,
-            url: self.settings.url.clone(),
-            state: State::Dead,
-            attempts: Vec::new(),
-            refused: None,
-            earlier: 0,
-        });
-        self.admit(number, now);
-        number
+        let judged = self.judge_url();
+        self.outbox
+            .open(subject, body, self.settings.url.clone(), judged, now)
     }
 
-    /// Makes a delivery pending, or dead where its URL is refused.
-    fn admit(&mut self, number: DeliveryNumber, now: OffsetDateTime) {
-        let allow_loopback = self.settings.allow_loopback;
-        let delivery = self.delivery_mut(number);
-        delivery.refused = endpoint::check(&delivery.url, allow_loopback).err();
-        match delivery.refused {
-            None => self.wait_until(number, now),
-            Some(_) => delivery.state = State::Dead,
-        }
-    }
-
-    fn wait_until(&mut self, number: DeliveryNumber, at: OffsetDateTime) {
-        self.delivery_mut(number).state = State::Pending(at);
-        self.due.insert((at, number));
+    fn judge_url(&self) -> Result<(), Undeliverable> {
+        endpoint::check(&self.settings.url, self.settings.allow_loopback)
     }
 
     fn signed(
@@ -345,7 +273,7 @@ impl Provider {
         keys: &[SigningKey],
         now: OffsetDateTime,
     ) -> Request {
-        let delivery = &self.deliveries[index(number)];
+        let delivery = self.delivery(number);
         let id = HeaderValue::from_str(&delivery.webhook_id).expect("letters, digits and an underscore");
         let mut headers = vec![
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -373,14 +301,6 @@ impl Provider {
             body,
         }
     }
-
-    fn delivery_mut(&mut self, number: DeliveryNumber) -> &mut Delivery {
-        &mut self.deliveries[index(number)]
-    }
-}
-
-fn index(number: DeliveryNumber) -> usize {
-    usize::try_from(number.0).expect("a delivery's number is its place in the log")
 }
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 //! The model decides what is due and what follows; the fault plan decides what goes wrong; this file only carries it
 //! out, over real connections and in real time. So a sender can be stopped and another started on the same account.
 
+mod account;
 mod forgery;
 mod http;
 mod tally;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -21,48 +22,15 @@ use crate::clock::Clock;
 use crate::faults::{AttemptFault, DeliveryFaults, FaultPlan, Forgery, Replay};
 use crate::provider::Provider;
 use crate::provider::delivery::{DeliveryNumber, Reply, Request, State};
+use account::lock;
 use http::{Poster, Upto};
 
+pub use self::account::Account;
 pub use self::http::PostError;
 pub use self::tally::{Answers, Kind, Tally};
 
 /// How long ago a stale replay was captured: twice the usual tolerance of 300 s.
 const STALE: Duration = Duration::from_secs(600);
-
-/// An account that several parties work on: tests or an API create tasks, a sender delivers.
-#[derive(Debug, Clone)]
-pub struct Account(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    provider: Mutex<Provider>,
-    changed: Notify,
-}
-
-impl Account {
-    /// Shares an account.
-    pub fn new(provider: Provider) -> Self {
-        Self(Arc::new(Shared {
-            provider: Mutex::new(provider),
-            changed: Notify::new(),
-        }))
-    }
-
-    /// Looks at the account or changes it; its sender takes notice. Nobody else can meanwhile, so be brief.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
-        let result = work(&mut lock(&self.0.provider));
-        self.0.changed.notify_one();
-        result
-    }
-
-    fn look<T>(&self, work: impl FnOnce(&Provider) -> T) -> T {
-        work(&lock(&self.0.provider))
-    }
-
-    async fn changed(&self) {
-        self.0.changed.notified().await;
-    }
-}
 
 /// How a sender works.
 #[derive(Debug, Clone)]
@@ -162,18 +130,19 @@ impl Parts {
     /// Begins the attempt that is due, unless the plan lets it set out later.
     fn begin(&self, delayed: &mut HashSet<DeliveryNumber>) -> Option<Request> {
         let now = self.clock.now();
-        let mut provider = lock(&self.account.0.provider);
-        let first = provider
-            .next_due()
-            .filter(|(_, delivery)| delivery.attempts.is_empty());
-        if let Some(number) = first.map(|(_, delivery)| delivery.number) {
-            let delay = self.faults.of(number).delay;
-            if !delay.is_zero() && delayed.insert(number) {
-                provider.put_off(number, now + delay);
-                return None;
+        self.account.change(|provider| {
+            let first = provider
+                .next_due()
+                .filter(|(_, delivery)| delivery.attempts.is_empty());
+            if let Some(number) = first.map(|(_, delivery)| delivery.number) {
+                let delay = self.faults.of(number).delay;
+                if !delay.is_zero() && delayed.insert(number) {
+                    provider.put_off(number, now + delay);
+                    return None;
+                }
             }
-        }
-        provider.begin(now)
+            provider.begin(now)
+        })
     }
 
     /// One attempt, and what the plan lets follow from it.
@@ -340,11 +309,6 @@ fn finished(done: Result<(), JoinError>) {
     {
         std::panic::resume_unwind(error.into_panic());
     }
-}
-
-/// What a panic left behind is still a consistent model: every step on it is done whole before it returns.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use rand::seq::IndexedRandom;
 use time::{Duration, OffsetDateTime};
 
 use crate::provider::Provider;
-use crate::provider::task::{NewTask, Outcome, TASK_TYPES};
+use crate::provider::outcome::Outcome;
+use crate::provider::task::{NewTask, TASK_TYPES};
 use crate::seed::Seed;
 
 const TOPICS: &[&str] = &[

@@ -3,6 +3,7 @@ use schemas::signature::Verifier;
 use serde_json::Value;
 use time::macros::datetime;
 
+use super::delivery::State;
 use super::*;
 
 const NOW: OffsetDateTime = datetime!(2026-11-30 12:00 UTC);

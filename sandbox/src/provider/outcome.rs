@@ -1,0 +1,105 @@
+//! How tasks end.
+
+use rand::Rng;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::task::Status;
+use super::text;
+
+/// How a task ended: its final status and its `response`, which is any JSON.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub(super) status: Status,
+    pub(super) response: Box<RawValue>,
+}
+
+impl Outcome {
+    /// An answer of about 2 KB: text and the sources that it leans on.
+    pub fn completed(rng: &mut impl Rng) -> Self {
+        #[derive(Serialize)]
+        struct Response {
+            result: Answer,
+        }
+        #[derive(Serialize)]
+        struct Answer {
+            text: String,
+            sources: Vec<text::Source>,
+            confidence: f64,
+            model: Option<&'static str>,
+        }
+        let length = rng.random_range(700..1_300);
+        let answer = Answer {
+            text: text::prose(rng, length),
+            sources: text::sources(rng),
+            confidence: f64::from(rng.random_range(1..100_u8)) / 100.0,
+            model: rng.random_bool(0.5).then_some("standard"),
+        };
+        Self {
+            status: Status::Completed,
+            response: raw(&Response { result: answer }),
+        }
+    }
+
+    /// One of the errors that the provider documents.
+    pub fn failed(rng: &mut impl Rng) -> Self {
+        #[derive(Serialize)]
+        struct Response {
+            error: Error,
+        }
+        #[derive(Serialize)]
+        struct Error {
+            code: &'static str,
+            message: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            details: Option<Details>,
+        }
+        #[derive(Serialize)]
+        struct Details {
+            attempts: u8,
+        }
+        let (code, message, details) = match rng.random_range(0..3_u8) {
+            0 => (
+                "QUEUE_WAIT_EXCEEDED",
+                "The task waited four hours without starting",
+                None,
+            ),
+            1 => (
+                "INTERNAL_SERVER_ERROR",
+                "Maximum timeout (5 minutes) exceeded",
+                None,
+            ),
+            _ => (
+                "INTERNAL_SERVER_ERROR",
+                "Maximum retries exceeded",
+                Some(Details {
+                    attempts: rng.random_range(2..6),
+                }),
+            ),
+        };
+        Self {
+            status: Status::Failed,
+            response: raw(&Response {
+                error: Error {
+                    code,
+                    message,
+                    details,
+                },
+            }),
+        }
+    }
+
+    /// An end with a `response` of the caller's choice.
+    ///
+    /// # Panics
+    /// If `status` is not final, or `response` is not JSON.
+    pub fn with_response(status: Status, response: &str) -> Self {
+        assert!(status.is_final(), "{status} ends no task");
+        let response = RawValue::from_string(response.to_owned()).expect("a response is JSON");
+        Self { status, response }
+    }
+}
+
+fn raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("strings and numbers always serialize")
+}
