@@ -144,3 +144,6 @@ pub fn fold(events: impl IntoIterator<Item = Answer>) -> Tables {
     }
     tables
 }
+
+#[cfg(test)]
+mod tests;

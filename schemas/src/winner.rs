@@ -4,10 +4,10 @@
 //! are applied. Nothing here may depend on arrival: no "first", no "last".
 //!
 //! - A task's row is that of its event with the greatest ([`TaskRank`], [`Provenance`]).
-//! - A job's winner is the task of its event with the greatest [`JobRank`]; of events of equal rank the one with
-//!   the lowest sequence, which is all that a row of `winners` holds to compare by. Events count, not rows: should two events of one task name different jobs, the
-//!   task stands for both. Rows could then leave a job again, and the greatest over what is left is no longer a
-//!   thing that only grows.
+//! - A job's winner is the task of its event with the greatest [`JobRank`]; among equals, which are events of one
+//!   task, the lowest sequence stands in the row. Events count here, not rows: should two events of one task name
+//!   different jobs, the task stands for both. (A row that changes its job would leave the old one, and the greatest
+//!   of what is left is not a thing that only grows.)
 
 use std::cmp::{Ordering, Reverse};
 

@@ -40,7 +40,7 @@ fn spell(value: &Value, seed: u64, out: &mut String) {
             let mut members: Vec<_> = object.iter().collect();
             let shift = usize::try_from(seed).unwrap_or(0) % members.len().max(1);
             members.rotate_left(shift);
-            if seed % 3 == 0 {
+            if seed.is_multiple_of(3) {
                 members.reverse();
             }
             for (i, (key, value)) in members.into_iter().enumerate() {
@@ -66,14 +66,14 @@ fn spell(value: &Value, seed: u64, out: &mut String) {
 }
 
 fn string(text: &str, seed: u64, out: &mut String) {
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         return out.push_str(&serde_json::to_string(text).unwrap());
     }
     out.push('"');
     for unit in text.encode_utf16() {
         match unit {
-            0x2F if seed % 5 == 0 => out.push_str("\\/"),
-            unit if seed % 7 == 0 => write!(out, "\\u{unit:04X}").unwrap(),
+            0x2F if seed.is_multiple_of(5) => out.push_str("\\/"),
+            unit if seed.is_multiple_of(7) => write!(out, "\\u{unit:04X}").unwrap(),
             unit => write!(out, "\\u{unit:04x}").unwrap(),
         }
     }
