@@ -132,6 +132,7 @@ create index submitted_tasks_due on submitted_tasks (next_check_at) where state 
 create index submitted_tasks_unknown on submitted_tasks (idempotency_key) where task_id is null;
 
 comment on table  submitted_tasks                 is 'What the submitting application asked for: it inserts (task_id, idempotency_key) when it creates a task. The reconciler does the rest.';
+comment on column submitted_tasks.submission_id   is 'Numbers the submissions: neither task id nor key is there for all of them.';
 comment on column submitted_tasks.task_id         is 'Null until known: the create call timed out, and its repetition got 409.';
 comment on column submitted_tasks.idempotency_key is 'The key the task was created with.';
 comment on column submitted_tasks.created_at      is 'When the task was submitted.';

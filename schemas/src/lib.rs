@@ -1,6 +1,6 @@
 //! The contract: what the provider sends, what an event on the stream looks like, and which answer wins.
 //!
-//! Everything here is pure: no I/O and no clock. The one exception is [`migrate`], which applies the SQL
+//! Everything here is pure: no I/O and no clock. The one exception is `migrate`, which applies the SQL
 //! migrations and is built only with the feature of that name.
 //!
 //! In the order in which data flows:

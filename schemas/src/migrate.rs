@@ -10,8 +10,9 @@ use thiserror::Error;
 /// text of the same version was applied.
 const MIGRATIONS: &[(&str, &str)] = &[("V1__answers", include_str!("../sql/V1__answers.sql"))];
 
-/// Held while migrating, one a database. The number is arbitrary, and must never change.
-const LOCK: i64 = 0x616e_7377_6572_6c6f;
+/// Key of the advisory lock that is held while migrating. Arbitrary, and must never change: an old build and a new
+/// one must wait for each other.
+pub const LOCK: i64 = 0x616e_7377_6572_6c6f;
 
 /// What a run of [`migrate`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,4 +64,27 @@ fn apply(client: &mut Client) -> Result<Applied, refinery::Error> {
         .map(Migration::version)
         .collect();
     Ok(Applied { versions })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::version::CURRENT;
+
+    #[test]
+    fn every_file_is_a_migration_and_their_numbers_have_no_gaps() {
+        let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+        let name =
+            |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let files: BTreeSet<String> = sql.read_dir().unwrap().map(name).collect();
+        let listed = MIGRATIONS.iter().map(|(name, _)| format!("{name}.sql")).collect();
+        assert_eq!(files, listed);
+
+        let version = |(name, sql): &(&str, &str)| Migration::unapplied(name, sql).unwrap().version();
+        let versions: Vec<i32> = MIGRATIONS.iter().map(version).collect();
+        assert_eq!(versions, (1..=CURRENT).collect::<Vec<_>>());
+    }
 }

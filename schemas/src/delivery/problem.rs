@@ -13,7 +13,7 @@ pub enum Problem {
     CreatedAtInFuture,
     /// `idempotencyKey` is no string.
     KeyNotAString,
-    /// `idempotencyKey` is over [`MAX_KEY_BYTES`].
+    /// `idempotencyKey` is over [`MAX_KEY_BYTES`](super::MAX_KEY_BYTES).
     KeyTooLong,
     /// `idempotencyKey` holds a control character or a lone surrogate.
     KeyInvalidText,
