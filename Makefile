@@ -1,6 +1,11 @@
 # `make` alone lists what there is.
 
-.PHONY: help servers
+# For `make demo`: how many tasks, what goes wrong, and whether all is held open at the end to look around.
+N ?= 2000
+SEED ?= 7
+KEEP ?=
+
+.PHONY: help servers demo test check binaries
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -8,3 +13,18 @@ help: ## list the targets
 
 servers: ## find nats-server and Postgres, install what is missing
 	@scripts/servers
+
+demo: servers binaries ## the pipeline on private servers; N= tasks, SEED= of what goes wrong, KEEP=1 to look around
+	@target/debug/sandbox demo --tasks $(N) --seed $(SEED) $(if $(filter-out 0,$(KEEP)),--keep)
+
+test: servers binaries ## every test, on private servers
+	cargo test --locked --workspace
+
+check: ## formatting, lints and documentation, warnings denied
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps --document-private-items
+
+# Some tests start the programs as processes of their own.
+binaries:
+	cargo build --locked --workspace --bins
