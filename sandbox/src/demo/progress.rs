@@ -1,9 +1,10 @@
 //! Showing how far the demo is: a bar on a terminal, plain lines elsewhere.
 
 use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// Tells a person what is going on, and remembers it for the message of a timeout.
 pub(super) struct Narrator {
@@ -41,8 +42,14 @@ impl Narrator {
         self.stage.set(stage);
         let bar = self.terminal.then(|| {
             let bar = ProgressBar::new(total);
-            let style = "demo: {msg:<11} {bar:40} {human_pos}/{human_len} {per_sec}, {eta} left";
-            bar.set_style(ProgressStyle::with_template(style).expect("a template that the test below draws"));
+            let template = "demo: {msg:<11} {bar:40} {human_pos}/{human_len}, {rate} a second, {eta} left";
+            let style = ProgressStyle::with_template(template).expect("a template that the test below draws");
+            bar.set_style(
+                style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                    // A bar that cannot be drawn is no reason to stop.
+                    let _ = write!(out, "{:.0}", state.per_sec());
+                }),
+            );
             bar.set_message(stage);
             bar.enable_steady_tick(Duration::from_millis(100));
             bar

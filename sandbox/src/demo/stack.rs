@@ -28,9 +28,9 @@ const MIGRATION: Duration = Duration::from_secs(60);
 pub(super) struct Plan {
     /// Where the binaries are.
     pub(super) binaries: PathBuf,
-    /// How many of each.
+    /// Processes of ingress.
     pub(super) ingresses: usize,
-    /// How many of each.
+    /// Processes of projector.
     pub(super) projectors: usize,
     /// The secrets that deliveries are verified with, newest first.
     pub(super) secrets: Vec<String>,

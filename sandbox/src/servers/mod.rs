@@ -1,7 +1,7 @@
 //! Real servers, private to their user: on free loopback ports, in a directory of their own that goes when they go.
 //!
 //! A server ends with the value that owns it. It also ends, directory and all, when the process that started it is
-//! killed: see [`janitor`]. Everything that acts on a server (kill, stop, pause, restart) keeps its port and its store.
+//! killed: see `janitor.rs`. Everything that acts on a server (kill, stop, pause, restart) keeps its port and its store.
 
 mod database;
 mod error;
