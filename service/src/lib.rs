@@ -1,7 +1,7 @@
 //! What every program of answerlog does the same way: start, log, tell how it is, and stop.
 //!
 //! A program's `main` reads its configuration with [`cli`] (all faults at once, exit code 64) and hands an
-//! async function to [`run`], which brings the runtime, the logs and a [`Stop`] that the operating system's
+//! async function to [`run()`], which brings the runtime, the logs and a [`Stop`] that the operating system's
 //! signals request. Inside, [`Tasks`] holds the long-lived tasks together: one that dies takes the process
 //! with it. [`admin`] answers what an operator asks on a port of its own, out of [`health`] and a metrics registry.
 

@@ -18,4 +18,5 @@ pub use error::ServerError;
 pub use find::{nats_server, postgres_bin};
 pub use link::Link;
 pub use nats::{NatsOptions, NatsServer};
+pub use port::Port;
 pub use postgres::{Postgres, PostgresOptions};

@@ -13,14 +13,15 @@ const RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// A loopback port that no other sandbox on this machine takes for as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     /// The lease is the lock on this file: the system lets go of it when the process ends, however it ends.
     _lease: File,
 }
 
 impl Port {
-    pub(crate) fn lease() -> Result<Self, ServerError> {
+    /// Takes one.
+    pub fn lease() -> Result<Self, ServerError> {
         // The user is part of the name: one user's directory is closed to the next.
         let dir = std::env::temp_dir().join(format!("answerlog-ports-{}", nix::unistd::getuid()));
         fs::create_dir_all(&dir).map_err(ServerError::io(format!("creating {}", dir.display())))?;
@@ -38,11 +39,13 @@ impl Port {
         }
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number.
+    pub fn number(&self) -> u16 {
         self.number
     }
 
-    pub(crate) fn addr(&self) -> SocketAddr {
+    /// `127.0.0.1` and its number.
+    pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 }
