@@ -594,6 +594,8 @@ impl Engine {
             return self.finish(token, Err(AppendError::Vanished), now);
         }
         entry.divergent = Some(entry.event.clone().into_divergent());
+        // Those prepared with the event name its first id, and are still there when a remembered id led here at once.
+        entry.headers = None;
         entry.step += 1;
         self.publish(token);
     }

@@ -73,8 +73,12 @@ fn judge(info: &Info) -> Result<(), ProbeError> {
     {
         return Err(ProbeError::NoLeader);
     }
-    let is_full = |most: i64, has: u64| u64::try_from(most).is_ok_and(|most| most > 0 && has >= most);
-    if is_full(config.max_bytes, state.bytes) || is_full(config.max_messages, state.messages) {
+    // Full is a stream that has no room for the next event, not only one whose last byte is taken.
+    let largest = u64::try_from(config.max_message_size).unwrap_or_default();
+    let is_full = |most: i64, next: u64, has: u64| {
+        u64::try_from(most).is_ok_and(|most| most > 0 && has + next.min(most / 16) >= most)
+    };
+    if is_full(config.max_bytes, largest, state.bytes) || is_full(config.max_messages, 0, state.messages) {
         return Err(ProbeError::Full);
     }
     Ok(())

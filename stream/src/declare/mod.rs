@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::connect::{Chain, Connection};
 pub use compare::Difference;
-pub use spec::StreamSpec;
+pub use spec::{InvalidSize, StreamSpec, parse_size};
 
 /// What the headers of one event may take, in bytes: the largest body is this much smaller than the largest message.
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;

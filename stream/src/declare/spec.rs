@@ -20,7 +20,7 @@ pub struct StreamSpec {
     pub subjects: Subjects,
 
     /// Largest size of the stream. A full stream refuses events, so that the sender tries again; it never drops old ones.
-    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = bytes)]
+    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = parse_size)]
     pub max_bytes: i64,
 
     /// Copies of the stream in a cluster, 1 to 5.
@@ -36,7 +36,7 @@ pub struct StreamSpec {
     pub max_age: Duration,
 
     /// Largest message, headers and body together; 0 takes what the server takes.
-    #[arg(long = "stream-max-message", env = "STREAM_MAX_MESSAGE", value_name = "SIZE", default_value = "0", value_parser = bytes)]
+    #[arg(long = "stream-max-message", env = "STREAM_MAX_MESSAGE", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub max_message: i64,
 }
 
@@ -108,9 +108,10 @@ fn name(text: &str) -> Result<String, InvalidName> {
 /// Why a text is no size.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("a size is a whole number of bytes, or one with KiB, MiB, GiB or TiB behind it")]
-struct InvalidSize;
+pub struct InvalidSize;
 
-fn bytes(text: &str) -> Result<i64, InvalidSize> {
+/// Reads a size in bytes, such as `8MiB`.
+pub fn parse_size(text: &str) -> Result<i64, InvalidSize> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim() {
@@ -143,9 +144,9 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_units() {
-        assert_eq!(bytes("1024"), Ok(1024));
-        assert_eq!(bytes("10GiB"), Ok(10 << 30));
-        assert_eq!(bytes("8 MiB"), Ok(8 << 20));
+        assert_eq!(parse_size("1024"), Ok(1024));
+        assert_eq!(parse_size("10GiB"), Ok(10 << 30));
+        assert_eq!(parse_size("8 MiB"), Ok(8 << 20));
         for wrong in [
             "",
             "GiB",
@@ -155,7 +156,7 @@ mod tests {
             "9999999999TiB",
             "99999999999999999999",
         ] {
-            assert_eq!(bytes(wrong), Err(InvalidSize), "{wrong}");
+            assert_eq!(parse_size(wrong), Err(InvalidSize), "{wrong}");
         }
     }
 
