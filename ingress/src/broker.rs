@@ -1,0 +1,175 @@
+//! The way to the stream: found at the start, watched from then on.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use service::health::Check;
+use service::{Chain, Stop};
+use stream::append::{self, AppendSettings, Appender, StartError, Worker};
+use stream::connect::{ConnectError, Settings, connect};
+use stream::declare::{DeclareError, StreamSpec, declare};
+use tokio::task::JoinError;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::receive::{Hook, Log};
+
+/// Time between two looks at the stream.
+const LOOK: Duration = Duration::from_secs(2);
+/// A look that takes longer than this, on top of the pause before it, hangs.
+pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// What a production broker takes, so that no usual body is too large.
+const USUAL_BODY_LIMIT: usize = (8 << 20) - (64 << 10);
+
+/// Why the stream cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The broker will not have us.
+    #[error("connecting to the broker")]
+    Connect(#[source] ConnectError),
+    /// The stream is not what the promise needs.
+    #[error("finding the stream")]
+    Declare(#[source] DeclareError),
+    /// The broker's answers cannot be had.
+    #[error("preparing to append")]
+    Append(#[source] StartError),
+    /// Appending has ended, and nothing can be taken any more.
+    #[error("appending to the stream has ended")]
+    AppendEnded(#[source] Option<JoinError>),
+    /// The configured limit is more than the broker takes.
+    #[error(
+        "--body-limit is {wanted} bytes, but the stream takes bodies of at most {most} bytes (max_payload less 64 KiB): raise max_payload on the \
+         broker, or lower the limit"
+    )]
+    BodyLimit {
+        /// The setting.
+        wanted: usize,
+        /// What fits.
+        most: usize,
+    },
+}
+
+/// Finds the stream, gives it to the hook, and then tells `check` every [`LOOK`] whether a publish would succeed, until
+/// stopping is requested.
+///
+/// The broker need not be there at the start: until it is, the hook answers 503.
+pub(crate) async fn watch(
+    hook: Arc<Hook>,
+    settings: BrokerSettings,
+    check: Check,
+) -> Result<(), BrokerError> {
+    let stop = hook.stop.clone();
+    check.failing("looking for the broker and its stream");
+    let Some(found) = stop
+        .unless_requested(beating(&check, find(&settings, hook.limits.body)))
+        .await
+    else {
+        return Ok(());
+    };
+    let (log, worker) = found?;
+    info!(
+        stream.name = settings.stream.name,
+        body_limit = log.body_limit,
+        "the stream is there"
+    );
+    let appender = log.appender.clone();
+    hook.log.set(log).expect("only this task sets it, once");
+    // It works for the requests that are finished while the process stops, so it ends with the runtime.
+    let worker = tokio::spawn(worker.run());
+    tokio::select! {
+        () = look_on(&appender, &check, &stop) => Ok(()),
+        ended = worker => Err(BrokerError::AppendEnded(ended.err())),
+    }
+}
+
+/// What it takes to find the stream.
+#[derive(Debug)]
+pub(crate) struct BrokerSettings {
+    pub(crate) nats: Settings,
+    pub(crate) stream: StreamSpec,
+    pub(crate) append: AppendSettings,
+    pub(crate) metrics: append::Metrics,
+}
+
+async fn find(settings: &BrokerSettings, wanted: Option<usize>) -> Result<(Log, Worker), BrokerError> {
+    let connection = connect(&settings.nats, "ingress")
+        .await
+        .map_err(BrokerError::Connect)?;
+    let declared = declare(&connection, &settings.stream)
+        .await
+        .map_err(BrokerError::Declare)?;
+    let body_limit = body_limit(wanted, declared.max_body())?;
+    let started = Appender::start(&connection, &declared, &settings.append, settings.metrics.clone()).await;
+    let (appender, worker) = started.map_err(BrokerError::Append)?;
+    Ok((Log { appender, body_limit }, worker))
+}
+
+fn body_limit(wanted: Option<usize>, most: usize) -> Result<usize, BrokerError> {
+    match wanted {
+        Some(wanted) if wanted > most => Err(BrokerError::BodyLimit { wanted, most }),
+        Some(wanted) => Ok(wanted),
+        None => {
+            if most < USUAL_BODY_LIMIT {
+                warn!(
+                    body_limit = most,
+                    "the broker's max_payload allows small bodies only; 8MB is advised"
+                );
+            }
+            Ok(most)
+        }
+    }
+}
+
+/// Awaits `work`, which may take as long as it likes, with signs of life meanwhile.
+async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        match timeout(LOOK, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => check.beat(),
+        }
+    }
+}
+
+async fn look_on(appender: &Appender, check: &Check, stop: &Stop) {
+    let mut ready = true;
+    loop {
+        match appender.probe().await {
+            Ok(()) => {
+                check.ok();
+                if !std::mem::replace(&mut ready, true) {
+                    info!("events can be appended again");
+                }
+            }
+            Err(error) => {
+                check.failing(Chain(&error).to_string());
+                if std::mem::replace(&mut ready, false) {
+                    warn!(error = %Chain(&error), "events cannot be appended for the moment");
+                }
+            }
+        }
+        if stop.unless_requested(sleep(LOOK)).await.is_none() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_what_was_set_or_what_fits() {
+        assert_eq!(body_limit(None, 100).unwrap(), 100);
+        assert_eq!(body_limit(Some(100), 100).unwrap(), 100);
+        assert!(matches!(
+            body_limit(Some(101), 100),
+            Err(BrokerError::BodyLimit {
+                wanted: 101,
+                most: 100
+            })
+        ));
+    }
+}
