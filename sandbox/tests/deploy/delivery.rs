@@ -1,0 +1,71 @@
+//! The deployment as a whole.
+
+use std::{fs, net::SocketAddr};
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use sandbox::{clock::Clock, eventually};
+use schemas::signature::{KeyEncoding, Scheme, SigningKey, sign};
+
+use crate::{
+    SOON,
+    deployment::{Deployment, WEBHOOK_SECRET},
+    said,
+};
+
+#[tokio::test]
+async fn a_delivery_to_the_deployment_becomes_a_row() {
+    let deployment = Deployment::start().await;
+    let nowhere = ([127, 0, 0, 1], 1).into();
+    let arguments = &deployment.compose.services["migrate"].command;
+    for _ in 0..2 {
+        let migrated = deployment
+            .command("migrate", arguments, nowhere, nowhere)
+            .output()
+            .unwrap();
+        assert!(migrated.status.success(), "{}", said(&migrated));
+    }
+    // Scaled: two of each, on the same stream and the same rows.
+    let ingresses = [deployment.run("ingress"), deployment.run("ingress")];
+    let projectors = [deployment.run("projector"), deployment.run("projector")];
+    for running in ingresses.iter().chain(&projectors) {
+        running.is_healthy().await;
+    }
+
+    let body =
+        r#"{"task":{"id":"task-1","status":"COMPLETED","createdAt":"2026-11-30T12:00:00Z"},"response":{}}"#;
+    let path = &deployment.compose.services["ingress"].environment["HOOK_PATH"];
+    for ingress in &ingresses {
+        assert_eq!(deliver(ingress.public.addr(), path, body).await, 204);
+    }
+
+    let url = fs::read_to_string(deployment.inside("projector", "/run/secrets/database.url")).unwrap();
+    let (client, connection) = tokio_postgres::connect(url.trim(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let rows = eventually("the row is there", SOON, async || {
+        let rows = client.query("select task_id from answers", &[]).await.unwrap();
+        (!rows.is_empty()).then_some(rows)
+    })
+    .await;
+    assert_eq!((rows.len(), rows[0].get::<_, &str>(0)), (1, "task-1"));
+}
+
+async fn deliver(to: SocketAddr, path: &str, body: &str) -> u16 {
+    let key = SigningKey::new(WEBHOOK_SECRET, KeyEncoding::Literal).unwrap();
+    let scheme = Scheme::StripeList {
+        header: "webhook-signature".parse().unwrap(),
+    };
+    let now = Clock::system().now().unix_timestamp();
+    let mut request = Request::post(format!("http://{to}{path}")).header("content-type", "application/json");
+    for (name, value) in sign(&scheme, &[key], "delivery-1", now, body.as_bytes()) {
+        request = request.header(name, value);
+    }
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let request = request
+        .body(Full::new(bytes::Bytes::copy_from_slice(body.as_bytes())))
+        .unwrap();
+    client.request(request).await.unwrap().status().as_u16()
+}

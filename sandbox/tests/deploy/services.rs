@@ -1,0 +1,100 @@
+//! What the services do with the stream, as the users they run as.
+
+use sandbox::eventually;
+use schemas::event::{Source, Trace, Via, classify};
+use stream::{
+    AppendSettings, Appended, Appender, StreamSpec,
+    append::{Metrics, Mode},
+    connect::Settings,
+    consume::{Consumer, ConsumerSpec, Start},
+};
+
+use crate::{
+    SOON,
+    broker::{API, Broker, password},
+};
+
+/// Group commit included.
+#[tokio::test]
+async fn what_the_services_do_with_the_stream_is_within_their_rights() {
+    let broker = Broker::start().await;
+    let connect = async |user: &str| {
+        let settings = Settings {
+            api_prefix: API.to_owned(),
+            ..Settings::for_url(broker.server.url())
+        };
+        let settings = settings.with_user(user, password(&broker.secrets, user));
+        stream::connect::connect(&settings, user).await.unwrap()
+    };
+    let (ingress, projector, reconciler) = (
+        connect("ingress").await,
+        connect("projector").await,
+        connect("reconciler").await,
+    );
+    let spec = StreamSpec::default();
+    let (declared, seen) = tokio::join!(
+        stream::declare::declare(&ingress, &spec),
+        stream::declare::declare(&projector, &spec)
+    );
+    let (declared, seen) = (declared.unwrap(), seen.unwrap());
+    let settings = AppendSettings {
+        mode: Mode::Batch,
+        ..AppendSettings::default()
+    };
+    let start = async |connection| {
+        let (appender, worker) = Appender::start(connection, &declared, &settings, Metrics::unregistered())
+            .await
+            .unwrap();
+        tokio::spawn(worker.run());
+        appender
+    };
+    let appended = start(&ingress).await;
+    let stored = futures_util::future::join_all((0..100).map(|n| appended.append(event(n)))).await;
+    assert!(
+        stored
+            .iter()
+            .all(|one| matches!(one, Ok(Appended::Stored { .. }))),
+        "{stored:?}"
+    );
+    let again = start(&reconciler).await.append(event(7)).await.unwrap();
+    assert!(matches!(again, Appended::Duplicate { .. }), "{again:?}");
+
+    let spec = ConsumerSpec::default();
+    let (mut consumer, _) = Consumer::bind(&projector, &seen, &spec, Start::First)
+        .await
+        .unwrap();
+    let mut fetched = 0;
+    while fetched < 100 {
+        let events = consumer.fetch(40, 1 << 20, SOON).await.unwrap();
+        assert!(!events.is_empty());
+        for event in &events {
+            event.acker.ack().await.unwrap();
+        }
+        fetched += events.len();
+    }
+    eventually("the acknowledgments have arrived", SOON, async || {
+        let progress = consumer.progress().await.unwrap();
+        if progress
+            .as_ref()
+            .is_some_and(|progress| progress.ack_floor == 100)
+        {
+            Ok(())
+        } else {
+            Err(progress)
+        }
+    })
+    .await;
+    assert!(consumer.message_id(8).await.unwrap().is_some());
+    consumer.restart(99).await.unwrap();
+    assert_eq!(consumer.fetch(40, 1 << 20, SOON).await.unwrap()[0].seq, 100);
+}
+
+fn event(number: u32) -> schemas::event::Event {
+    let body = format!(
+        r#"{{"task":{{"id":"task-{number}","status":"COMPLETED","createdAt":"2026-11-30T12:00:00Z"}},"response":{{}}}}"#
+    );
+    let source = Source::new("urn:answerline").unwrap();
+    classify(body.into(), Via::Webhook, &source, Trace::default())
+        .into_event()
+        .unwrap()
+}

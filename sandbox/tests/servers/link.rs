@@ -1,0 +1,81 @@
+//! Links between a client and a server.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use sandbox::servers::{Link, NatsServer, Postgres};
+
+use crate::SOON;
+
+#[tokio::test]
+async fn a_cut_link_resets_and_refuses_until_it_is_restored() {
+    let database = Postgres::shared().await.fresh_database().await;
+    let mut link = Link::to(Postgres::shared().await.addr()).await;
+    let url = database.url_via(&link);
+    let (session, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    session.simple_query("select 1").await.unwrap();
+    link.cut().await;
+    let ended = tokio::time::timeout(SOON, connection)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap_err();
+    assert!(format!("{ended:?}").contains("ConnectionReset"), "{ended:?}");
+    let refused = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        format!("{refused:?}").contains("ConnectionRefused"),
+        "{refused:?}"
+    );
+    link.restore().await;
+    let _session = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_mute_link_keeps_connections_and_passes_what_it_held_back() {
+    let server = NatsServer::start().await;
+    let mut link = Link::to(server.addr()).await;
+    let jetstream = jetstream::new(async_nats::connect(link.nats_url()).await.unwrap());
+    link.mute().await;
+    let answer = jetstream.query_account();
+    tokio::pin!(answer);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), &mut answer)
+            .await
+            .is_err()
+    );
+    let silent = tokio::net::TcpStream::connect(link.addr()).await.unwrap();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), silent.readable())
+            .await
+            .is_err()
+    );
+    link.restore().await;
+    tokio::time::timeout(SOON, answer).await.unwrap().unwrap();
+    // The broker speaks first.
+    tokio::time::timeout(SOON, silent.readable())
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_link_delays_both_ways() {
+    let server = NatsServer::start().await;
+    let link = Link::to(server.addr()).await;
+    let client = async_nats::connect(link.nats_url()).await.unwrap();
+    link.delay(Duration::from_millis(40));
+    let start = tokio::time::Instant::now();
+    let inbox = client.new_inbox();
+    let mut echo = client.subscribe(inbox.clone()).await.unwrap();
+    client.publish(inbox, "there and back".into()).await.unwrap();
+    futures_util::StreamExt::next(&mut echo).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(80));
+}
