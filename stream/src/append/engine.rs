@@ -222,6 +222,7 @@ impl Engine {
 
     /// An event to append.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
+        self.pace.came(now);
         if now >= request.deadline {
             return self.refuse(request.caller, self.too_late(None));
         }
@@ -661,7 +662,7 @@ impl Engine {
             return;
         };
         if let Some((way, sent)) = entry.paced.take() {
-            self.pace.settled(measured, now);
+            self.pace.settled(measured, self.waiting.len(), now);
             if measured {
                 self.metrics
                     .acknowledged(way, now.saturating_duration_since(sent).as_secs_f64());

@@ -11,6 +11,8 @@ mod pace;
 mod probe;
 mod recent;
 mod settings;
+#[cfg(test)]
+mod simulation;
 mod verdict;
 mod wire;
 mod worker;

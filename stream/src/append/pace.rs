@@ -30,14 +30,19 @@ const MARGIN: f64 = 0.9;
 /// With fewer events under way a batch cannot pay: it costs at least four syncs.
 const FEWEST: usize = 4;
 
-/// Events in one measurement of the plain way during a time when there always are some outstanding.
-const WINDOW: usize = 256;
+/// Fewest and most acknowledgments in one measurement of the plain way while there always are events outstanding.
+/// Between the two it is one turn of all that are: a broker sends its acknowledgments in convoys, and part of one
+/// would measure nothing.
+const WINDOW: (usize, usize) = (16, 256);
 
 /// Events published plainly to try that way while batches are the rule.
 const PLAIN_TRIAL: usize = 32;
 
 /// Batches in a row to try them while plain is the rule; the best one counts.
 const BATCH_TRIALS: u8 = 3;
+
+/// The part of a batch's time within which callers that come again do so.
+const ECHO: u32 = 4;
 
 const SHORTEST_BETWEEN_TRIALS: Duration = Duration::from_secs(1);
 const LONGEST_BETWEEN_TRIALS: Duration = Duration::from_secs(60);
@@ -117,9 +122,40 @@ pub(super) struct Pace {
     outstanding: usize,
     burst: Option<Burst>,
     group: Option<Group>,
-    last_events: usize,
-    last_took: Duration,
-    last_done: Option<Instant>,
+    last: Last,
+}
+
+/// The last group.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    events: usize,
+    took: Duration,
+    done: Option<Instant>,
+    /// Events that waited when it was done.
+    waiting: usize,
+    /// Events that came soon after.
+    echo: usize,
+    /// Whether those who get an answer come again soon, as callers do that wait for one answer at a time. Then it
+    /// is worth waiting for them as well: otherwise they fall into two halves that wait for each other.
+    echoes: bool,
+}
+
+impl Last {
+    /// How many events to wait for, and until when at most.
+    fn wait(&self, queue: Queue) -> Option<Instant> {
+        let done = self.done.unwrap_or(queue.since);
+        let (enough, all) = (
+            self.events.min(BATCH_EVENTS),
+            (self.events + self.waiting).min(BATCH_EVENTS),
+        );
+        if queue.waiting < enough {
+            Some(done.max(queue.since) + self.took)
+        } else if self.echoes && queue.waiting < all {
+            Some(done + self.took / ECHO)
+        } else {
+            None
+        }
+    }
 }
 
 impl Pace {
@@ -137,9 +173,14 @@ impl Pace {
             outstanding: 0,
             burst: None,
             group: None,
-            last_events: 1,
-            last_took: Duration::ZERO,
-            last_done: None,
+            last: Last {
+                events: 1,
+                took: Duration::ZERO,
+                done: None,
+                waiting: 0,
+                echo: 0,
+                echoes: false,
+            },
         }
     }
 
@@ -167,8 +208,8 @@ impl Pace {
             if self.trial == Trial::None && self.batch_trial_is_due(now) {
                 self.trial = Trial::Batches(BATCH_TRIALS);
                 self.tried = (None, 0.0);
-                self.last_events = self.load as usize;
-                self.last_took = seconds(self.load * self.plain.unwrap_or_default());
+                self.last.events = self.load as usize;
+                self.last.took = seconds(self.load * self.plain.unwrap_or_default());
             }
             if self.trial == Trial::None {
                 return Decision::Plain(queue.waiting);
@@ -177,12 +218,11 @@ impl Pace {
         if self.outstanding > 0 {
             return Decision::Hold(None);
         }
-        if queue.waiting < self.last_events.min(BATCH_EVENTS) && queue.batchable == queue.waiting {
-            let from = self.last_done.map_or(queue.since, |done| done.max(queue.since));
-            let until = from + self.last_took;
-            if now < until {
-                return Decision::Hold(Some(until));
-            }
+        if queue.batchable == queue.waiting
+            && let Some(until) = self.last.wait(queue)
+            && now < until
+        {
+            return Decision::Hold(Some(until));
         }
         let events = queue.batchable;
         if events <= 1 {
@@ -198,6 +238,12 @@ impl Pace {
             }
             Some(_) | None => Decision::Batch(events),
         }
+    }
+
+    /// An event came.
+    pub(super) fn came(&mut self, now: Instant) {
+        let soon = |done| now.saturating_duration_since(done) <= self.last.took / ECHO;
+        self.last.echo += usize::from(self.last.done.is_some_and(soon));
     }
 
     /// Events were sent.
@@ -227,15 +273,16 @@ impl Pace {
         }
     }
 
-    /// The fate of one sent event is known; `measured` unless it was not an acknowledgment that settled it.
-    pub(super) fn settled(&mut self, measured: bool, now: Instant) {
+    /// The fate of one sent event is known, while so many wait; `measured` unless it was not an acknowledgment that
+    /// settled it.
+    pub(super) fn settled(&mut self, measured: bool, waiting: usize, now: Instant) {
         self.outstanding = self.outstanding.saturating_sub(1);
         if !measured {
             self.burst = None;
         }
         if let Some(burst) = &mut self.burst {
             burst.acked += 1;
-            if self.outstanding == 0 || burst.acked >= WINDOW {
+            if self.outstanding == 0 || burst.acked >= burst.peak.clamp(WINDOW.0, WINDOW.1) {
                 let burst = *burst;
                 self.burst = (self.outstanding > 0).then_some(Burst {
                     start: now,
@@ -248,7 +295,7 @@ impl Pace {
         if self.outstanding == 0
             && let Some(group) = self.group.take()
         {
-            self.group_ended(group, measured, now);
+            self.group_ended(group, measured, waiting, now);
         }
     }
 
@@ -274,11 +321,18 @@ impl Pace {
         }
     }
 
-    fn group_ended(&mut self, group: Group, measured: bool, now: Instant) {
+    fn group_ended(&mut self, group: Group, measured: bool, waiting: usize, now: Instant) {
         let took = now - group.sent;
-        self.last_done = Some(now);
-        self.last_events = group.events;
-        self.last_took = took;
+        let echoes = 2 * self.last.echo >= self.last.events;
+        self.last = Last {
+            events: group.events,
+            took,
+            done: Some(now),
+            waiting,
+            echo: 0,
+            echoes,
+        };
+        let load = group.events + if echoes { waiting } else { 0 };
         if !measured {
             return;
         }
@@ -287,14 +341,14 @@ impl Pace {
                 let cost = took.as_secs_f64() - self.batch_takes(group.events).unwrap_or_default();
                 self.put_off_trials(cost, now);
             }
-            self.loaded(group.events);
+            self.loaded(load);
             return self.reconsider();
         }
         let constant = (took.as_secs_f64() - group.events as f64 * BATCH_EVENT).max(0.0);
         match self.trial {
             Trial::None => {
                 self.batch = Some(moved(self.batch, constant, 1.0));
-                self.loaded(group.events);
+                self.loaded(load);
                 self.reconsider();
             }
             Trial::Batches(left) => self.tried(left, group.events, constant, now),

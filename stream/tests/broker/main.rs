@@ -1,4 +1,6 @@
 //! The crate against a real broker.
 
 mod append;
+mod consume;
+mod declare;
 mod world;

@@ -59,6 +59,44 @@ impl World {
         Some((id, message.payload))
     }
 
+    /// Changes the stream behind the back of everybody.
+    pub(crate) async fn reconfigure(&self, change: impl FnOnce(&mut jetstream::stream::Config)) {
+        let mut config = self.stream().await.cached_info().config.clone();
+        change(&mut config);
+        let updated = self.connection.jetstream.update_stream(config).await;
+        updated.expect("the stream can be changed");
+    }
+
+    /// The message ids of all that is stored.
+    pub(crate) async fn all_ids(&self) -> Vec<String> {
+        let mut ids = Vec::new();
+        for seq in 1..=self.last_seq().await {
+            ids.extend(self.stored(seq).await.map(|(id, _)| id));
+        }
+        ids
+    }
+
+    /// How many of the stored messages came in a batch.
+    pub(crate) async fn batched(&self) -> usize {
+        let stream = self.stream().await;
+        let mut batched = 0;
+        for seq in 1..=self.last_seq().await {
+            let message = stream.get_raw_message(seq).await.expect("nothing was deleted");
+            batched += usize::from(message.headers.get("Nats-Batch-Id").is_some());
+        }
+        batched
+    }
+
+    pub(crate) async fn try_last_seq(&self) -> Option<u64> {
+        let stream = self
+            .connection
+            .jetstream
+            .get_stream(self.declared.name())
+            .await
+            .ok()?;
+        Some(stream.cached_info().state.last_sequence)
+    }
+
     pub(crate) async fn last_seq(&self) -> u64 {
         let stream = self.stream().await;
         stream.cached_info().state.last_sequence
