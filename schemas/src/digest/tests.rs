@@ -117,6 +117,8 @@ fn the_form_is_the_documented_one() {
         ),
         (r#"{"\ud83d\ude00":0,"\uffff":0}"#, "{\"\u{ffff}\":0,\"😀\":0}"),
         (r#"{"a\nb":{},"a":[]}"#, r#"{"a":[],"a\nb":{}}"#),
+        (r#""a\/b""#, r#""a/b""#),
+        (r#"{"\/":0,"\"":0}"#, r#"{"\"":0,"/":0}"#),
         ("1.0", "1.0"),
     ] {
         assert_eq!(digest(sent), sha256(form), "{sent}");

@@ -238,4 +238,6 @@ fn the_first_copy_gives_the_row_its_provenance() {
     let first = copy(DAY, 7);
     let tables = fold([copy(later, 3), first.clone(), copy(DAY, 9)]);
     assert_eq!(tables.answers[&first.task_id].provenance, first.provenance);
+    // Of equals, a winner names the lowest sequence.
+    assert_eq!(tables.winners["job"].stream_seq, 3);
 }

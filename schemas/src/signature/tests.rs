@@ -128,6 +128,12 @@ fn lists_and_headers_are_bounded() {
         Err(Refusal::TooManySignatures)
     );
 
+    let sixteen_bad = vec!["v1=x"; 16].join(",");
+    assert_eq!(
+        check_list(&format!("t={NOW},{sixteen_bad},{right}")),
+        Err(Refusal::TooManySignatures)
+    );
+
     let padded = |len: usize| {
         let start = format!("t={NOW},{right},x=");
         format!("{start}{}", "y".repeat(len - start.len()))
