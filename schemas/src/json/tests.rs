@@ -125,6 +125,8 @@ fn surrogate_pairs_are_one_character_and_halves_are_none() {
     ] {
         assert_eq!(unescape(half), Err(LoneSurrogate), "{half}");
     }
+    let halves = Pieces::new(r"\ude00\ude00").filter(|piece| *piece == Piece::LoneSurrogate);
+    assert_eq!(halves.count(), 2);
     let pieces: Vec<Piece<'_>> = Pieces::new(r"a\ud83d\u0041").collect();
     assert_eq!(pieces, [Piece::Text("a"), Piece::LoneSurrogate, Piece::Char('A')]);
 }
