@@ -8,6 +8,7 @@ mod compose_file;
 mod delivery;
 mod deployment;
 mod images;
+mod readme;
 mod rights;
 mod services;
 mod trespass;

@@ -1,0 +1,69 @@
+//! The README names every setting of the programs with its variable and its default.
+
+use std::process::Command;
+
+use crate::{program, read};
+
+/// A setting as `--help` prints it.
+#[derive(Debug)]
+struct Setting {
+    flag: String,
+    variable: String,
+    default: Option<String>,
+}
+
+fn settings(name: &str, arguments: &[&str]) -> Vec<Setting> {
+    let output = Command::new(program(name))
+        .args(arguments)
+        .arg("--help")
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "`{name} --help` fails");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Each setting begins with its flag and has its variable behind it; the text between may name other flags.
+    let mut settings = Vec::new();
+    let mut rest = words.as_str();
+    while let Some((before, after)) = rest.split_once("[env: ") {
+        let (variable, after) = after.split_once('=').unwrap();
+        let flag = before
+            .split(' ')
+            .collect::<Vec<_>>()
+            .windows(2)
+            .rfind(|pair| pair[0].starts_with("--") && pair[1].starts_with('<'))
+            .unwrap_or_else(|| panic!("{variable} has no flag in `{name} --help`"))[0]
+            .to_owned();
+        let after = after.split_once(']').unwrap().1;
+        let default = after
+            .strip_prefix(" [default: ")
+            .map(|text| text.split(']').next().unwrap().to_owned());
+        settings.push(Setting {
+            flag,
+            variable: variable.to_owned(),
+            default,
+        });
+        rest = after;
+    }
+    assert!(settings.len() > 20, "`{name} --help` names hardly any setting");
+    settings
+}
+
+#[test]
+fn the_readme_names_every_setting_with_its_variable_and_default() {
+    let readme = read("README.md");
+    let ingress = settings("ingress", &[]);
+    let projector = settings("projector", &["run"]);
+    for Setting {
+        flag,
+        variable,
+        default,
+    } in ingress.into_iter().chain(projector)
+    {
+        let row = match default {
+            Some(default) => format!("| `{flag}` | `{variable}` | `{default}` |"),
+            None => format!("| `{flag}` | `{variable}` |  |"),
+        };
+        assert!(readme.contains(&row), "the README has no row {row}");
+    }
+}
