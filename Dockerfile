@@ -7,8 +7,10 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
+# One after the other: built together they would share the features of their dependencies, and ingress has no use for Postgres.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --locked --release -p ingress -p projector \
+    cargo build --locked --release -p ingress \
+    && cargo build --locked --release -p projector \
     && deploy/image-root /image/ingress target/release/ingress \
     && deploy/image-root /image/projector target/release/projector
 

@@ -30,7 +30,6 @@ fn stages() -> BTreeMap<String, Vec<String>> {
 fn images_hold_one_program_run_it_as_nobody_and_check_its_health() {
     let (compose, stages) = (compose(), stages());
     let build = stages["build"].join("\n");
-    assert!(build.contains("cargo build --locked --release"));
     let toolchain = format!("FROM rust:{}-bookworm AS build", rust_version());
     assert_eq!(stages["build"][0], toolchain);
     for name in OURS {
@@ -39,7 +38,7 @@ fn images_hold_one_program_run_it_as_nobody_and_check_its_health() {
         let image = &stages[target];
         assert_eq!(service.image, format!("answerlog-{target}"));
         assert!(service.read_only);
-        assert!(build.contains(&format!("-p {target}")));
+        assert!(build.contains(&format!("cargo build --locked --release -p {target} ")));
         assert!(build.contains(&format!(
             "deploy/image-root /image/{target} target/release/{target}"
         )));
