@@ -18,8 +18,6 @@ use crate::receive::{Hook, Log};
 
 /// Time between two looks at the stream.
 const LOOK: Duration = Duration::from_secs(2);
-/// A look that takes longer than this, on top of the pause before it, hangs.
-pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// What a production broker takes, so that no usual body is too large.
 const USUAL_BODY_LIMIT: usize = (8 << 20) - (64 << 10);
 
@@ -49,6 +47,12 @@ pub enum BrokerError {
         /// What fits.
         most: usize,
     },
+}
+
+/// How long the watch can be silent and still be well: a look, which takes at most the publish limit, the pause before it, and as
+/// much again.
+pub(crate) fn sign_of_life(publish_timeout: Duration) -> Duration {
+    2 * (LOOK + publish_timeout)
 }
 
 /// Finds the stream, gives it to the hook, and then tells `check` every [`LOOK`] whether a publish would succeed, until

@@ -9,6 +9,7 @@ mod answer;
 mod body;
 mod broker;
 mod config;
+mod descriptors;
 mod diagnose;
 mod linger;
 mod metrics;
@@ -69,6 +70,7 @@ pub enum ServeError {
 /// # Errors
 /// When a port cannot be had, or the stream cannot be used as it is.
 pub async fn serve(config: Config, now: fn() -> UnixSeconds, stop: Stop) -> Result<(), ServeError> {
+    descriptors::raise_limit(config.limits.connections);
     let address = config.listen;
     let admin_listener = admin::bind(&config.admin).await?;
     let listener = TcpListener::bind(address)
@@ -85,7 +87,9 @@ pub async fn serve(config: Config, now: fn() -> UnixSeconds, stop: Stop) -> Resu
     let mut registry = Registry::default();
     let metrics = Metrics::new(&mut registry, config.keys);
     let health = Health::new();
-    let check = health.register("stream").alive_within(broker::SIGN_OF_LIFE);
+    let check = health
+        .register("stream")
+        .alive_within(broker::sign_of_life(config.append.publish_timeout));
     let grace = config.limits.stop_grace;
     let settings = BrokerSettings {
         nats: config.nats,

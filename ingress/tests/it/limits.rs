@@ -194,7 +194,7 @@ async fn large_uploads_that_spend_the_budget_do_not_keep_small_deliveries_out() 
 #[tokio::test]
 async fn running_out_of_descriptors_neither_ends_nor_spins_the_process() {
     let setup = Setup::shared().await;
-    let ingress = Process::start_with_descriptors(40, setup.variables()).await;
+    let ingress = Process::start_with_descriptors("-n 40", setup.variables()).await;
     ingress.ready().await;
     let mut idle = Vec::new();
     for _ in 0..60 {
@@ -221,6 +221,21 @@ async fn running_out_of_descriptors_neither_ends_nor_spins_the_process() {
     drop(idle);
     let answer = crate::client::post(ingress.listen, &Post::signed(completed("after the shortage"))).await;
     assert_eq!(answer.status, 204);
+}
+
+#[tokio::test]
+async fn a_low_soft_limit_of_descriptors_is_raised() {
+    let setup = Setup::shared().await;
+    let ingress = Process::start_with_descriptors("-S -n 40", setup.variables()).await;
+    ingress.ready().await;
+    let mut idle = Vec::new();
+    for _ in 0..60 {
+        idle.push(Client::connect(ingress.listen).await);
+    }
+    eventually("all are accepted", SOON, async || {
+        ingress.metric("ingress_connections") == 60.0
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod logs;
 mod outage;
 mod process;
 mod refusals;
+mod rights;
 mod settings;
 mod signatures;
 mod stopping;

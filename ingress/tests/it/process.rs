@@ -52,11 +52,11 @@ impl Process {
 
     /// Starts it with at most so many open descriptors.
     pub(crate) async fn start_with_descriptors<V: AsRef<OsStr>>(
-        most: usize,
+        limit: &str,
         variables: &[(String, V)],
     ) -> Self {
         let mut shell = clean(Command::new("/bin/sh"));
-        let script = format!("ulimit -n {most} && exec {}", env!("CARGO_BIN_EXE_ingress"));
+        let script = format!("ulimit {limit} && exec {}", env!("CARGO_BIN_EXE_ingress"));
         shell.args(["-c", &script]);
         Self::run(shell, variables).await
     }
