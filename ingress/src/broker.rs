@@ -1,12 +1,13 @@
 //! The way to the stream: found at the start, watched from then on.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::Chain;
 use service::health::Check;
-use service::{Chain, Stop};
 use stream::append::{self, AppendSettings, Appender, StartError, Worker};
 use stream::connect::{ConnectError, Settings, connect};
 use stream::declare::{DeclareError, StreamSpec, declare};
@@ -83,7 +84,8 @@ pub(crate) async fn watch(
     // It works for the requests that are finished while the process stops, so it ends with the runtime.
     let worker = tokio::spawn(worker.run());
     tokio::select! {
-        () = look_on(&appender, &check, &stop) => Ok(()),
+        () = stop.requested() => Ok(()),
+        never = look_on(&appender, &check) => match never {},
         ended = worker => Err(BrokerError::AppendEnded(ended.err())),
     }
 }
@@ -137,7 +139,7 @@ async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
     }
 }
 
-async fn look_on(appender: &Appender, check: &Check, stop: &Stop) {
+async fn look_on(appender: &Appender, check: &Check) -> Infallible {
     let mut ready = true;
     loop {
         match appender.probe().await {
@@ -154,9 +156,7 @@ async fn look_on(appender: &Appender, check: &Check, stop: &Stop) {
                 }
             }
         }
-        if stop.unless_requested(sleep(LOOK)).await.is_none() {
-            return;
-        }
+        sleep(LOOK).await;
     }
 }
 

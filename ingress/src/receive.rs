@@ -192,7 +192,7 @@ impl Hook {
         match refusal.notice() {
             Notice::Quiet => debug!(reason, "refused a request"),
             Notice::Alert => {
-                if let Some(more) = self.alerts.due() {
+                if let Some(more) = self.alerts.due(reason) {
                     let error = refusal.cause().map(Chain);
                     let error = error.as_ref().map(tracing::field::display);
                     warn!(

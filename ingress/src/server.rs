@@ -103,7 +103,7 @@ impl Server {
         ) {
             return;
         }
-        if let Some(more) = self.accept_errors.due() {
+        if let Some(more) = self.accept_errors.due("accept") {
             warn!(%error, more, "cannot accept connections for the moment");
         }
         self.hook
