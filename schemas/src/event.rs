@@ -93,16 +93,23 @@ pub struct Event {
     pub headers: Vec<(&'static str, String)>,
     /// The body, byte for byte as received.
     pub body: Bytes,
-    /// The result it holds; None for what is no result.
-    pub fact: Option<Fact>,
 }
 
 impl Event {
+    /// The result it holds; None for what is no result. Reads the body: it is needed for few events, so those that
+    /// are stored without question do not pay for it.
+    pub fn fact(&self) -> Option<Fact> {
+        match self.kind {
+            Kind::Completed | Kind::Failed => Fact::read(&self.body),
+            Kind::NonFinal | Kind::Quarantine => None,
+        }
+    }
+
     /// The same event under the id of a divergent result, for a body that differs from what the stream holds under
     /// the task's own id. Unchanged when it is no result.
     pub fn into_divergent(mut self) -> Self {
-        if let Some(fact) = &self.fact {
-            self.msg_id = MsgId::of_divergent(fact);
+        if let Some(fact) = self.fact() {
+            self.msg_id = MsgId::of_divergent(&fact);
             for (name, value) in &mut self.headers {
                 if *name == header::CE_ID {
                     self.msg_id.as_str().clone_into(value);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use time::format_description::well_known::Rfc3339;
 
 use super::percent::{encode_attribute, encode_id};
-use super::{Event, Fact, Kind, MsgId, Source, Trace, Via, header};
+use super::{Event, Kind, MsgId, Source, Trace, Via, header};
 use crate::delivery::{self, Delivery, OpenStatus, Problem, TaskId, TaskResult, Unreadable};
 
 /// What a body turned out to be, with the event to append.
@@ -55,17 +55,16 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
     match delivery::read(&body) {
         Ok(Delivery::Test) => Classified::Test,
         Ok(Delivery::Result(result)) => {
-            let fact = Fact::of(&result);
             let headers = result_headers(&result);
+            let (kind, msg_id) = (result.status.into(), MsgId::of_task(&result.task_id));
             let problems = result.problems;
-            let msg_id = MsgId::of_task(&fact.task_id);
-            let event = envelope.event(fact.status.into(), msg_id, headers, Some(fact), body);
+            let event = envelope.event(kind, msg_id, headers, body);
             Classified::Result { event, problems }
         }
         Ok(Delivery::NonFinal { task_id, status }) => {
             let headers = vec![(header::CE_TASKID, encode_id(task_id.as_str()).into_owned())];
             let msg_id = MsgId::of_nonfinal(&body);
-            let event = envelope.event(Kind::NonFinal, msg_id, headers, None, body);
+            let event = envelope.event(Kind::NonFinal, msg_id, headers, body);
             Classified::NonFinal {
                 event,
                 task_id,
@@ -75,7 +74,7 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
         Err(reason) => {
             let headers = vec![(header::REASON, reason.as_str().to_owned())];
             let msg_id = MsgId::of_quarantine(&body);
-            let event = envelope.event(Kind::Quarantine, msg_id, headers, None, body);
+            let event = envelope.event(Kind::Quarantine, msg_id, headers, body);
             Classified::Quarantine { event, reason }
         }
     }
@@ -106,7 +105,6 @@ impl Envelope<'_> {
         kind: Kind,
         msg_id: MsgId,
         mut headers: Vec<(&'static str, String)>,
-        fact: Option<Fact>,
         body: Bytes,
     ) -> Event {
         let media_type = match kind {
@@ -132,7 +130,6 @@ impl Envelope<'_> {
             msg_id,
             headers,
             body,
-            fact,
         }
     }
 }

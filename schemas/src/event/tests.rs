@@ -83,7 +83,7 @@ fn each_kind_of_body_becomes_its_kind_of_event() {
         (Kind::NonFinal, &*format!("nonfinal/{hash}"))
     );
     assert_eq!(get(&open, header::CE_TASKID), Some("t%20x"));
-    assert!(open.fact.is_none());
+    assert!(open.fact().is_none());
 
     let Classified::Quarantine { event: odd, reason } = classified("no JSON") else {
         panic!("not quarantined");
@@ -119,7 +119,7 @@ fn what_could_not_be_taken_as_sent_is_told() {
 #[test]
 fn a_divergent_result_has_an_id_of_its_own_that_names_its_content() {
     let first = event(BODY).into_divergent();
-    let fact = first.fact.as_ref().unwrap();
+    let fact = first.fact().unwrap();
     let hash = Sha256::new()
         .chain_update("COMPLETED")
         .chain_update(fact.digest.as_bytes())
@@ -136,7 +136,7 @@ fn a_divergent_result_has_an_id_of_its_own_that_names_its_content() {
 #[test]
 fn an_event_under_another_name_than_its_own_is_noticed() {
     let one = event(BODY);
-    let fact = one.fact.as_ref().unwrap();
+    let fact = &one.fact().unwrap();
     let divergent = one.clone().into_divergent().msg_id;
     assert_eq!(check_result(Kind::Completed, "t-1", fact), Ok(()));
     assert_eq!(check_result(Kind::Completed, divergent.as_str(), fact), Ok(()));
@@ -314,7 +314,7 @@ proptest! {
         for (name, value) in &event.headers {
             prop_assert!(printable(value) && !value.is_empty(), "{}: {:?}", name, value);
         }
-        let Some(fact) = &event.fact else {
+        let Some(fact) = &event.fact() else {
             prop_assert_eq!(event.kind, Kind::Quarantine);
             return Ok(());
         };

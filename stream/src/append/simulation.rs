@@ -335,7 +335,6 @@ fn numbered(number: u64) -> Event {
         msg_id: MsgId::of_nonfinal(&body),
         headers: Vec::new(),
         body,
-        fact: None,
     }
 }
 

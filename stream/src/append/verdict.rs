@@ -24,8 +24,8 @@ pub(super) fn compare(event: &Event, found: Option<(Option<&str>, &Bytes)>) -> V
     if *body == event.body {
         return Verdict::Same;
     }
-    match &event.fact {
-        Some(fact) if Fact::read(body).as_ref() == Some(fact) => Verdict::Same,
+    match event.fact() {
+        Some(fact) if Fact::read(body).as_ref() == Some(&fact) => Verdict::Same,
         Some(_) => Verdict::Other,
         // The id of what is no result is made of its body: with that id, it is the same.
         None => Verdict::Same,
