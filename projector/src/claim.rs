@@ -121,6 +121,8 @@ struct Remembered {
     floor: u64,
     floor_msg_id: Option<String>,
     rules: Rules,
+    /// It was not there before.
+    new: bool,
 }
 
 /// Makes sure that the consumer exists and that its acknowledgments stand for this database as it is now.
@@ -153,7 +155,7 @@ pub async fn claim(
                 },
                 stream_mismatch: mismatch,
             };
-            let claimed = start(steward, &claim, settings).await?;
+            let claimed = start(steward, &claim, row.new, settings).await?;
             Ok((claim, claimed))
         })
         .await
@@ -195,7 +197,7 @@ async fn remember(
     let name = &steward.stream();
     let created = cut_to_microseconds(stream.created);
     let rules_json = serde_json::to_value(rules).expect("rules are plain data");
-    client
+    let added = client
         .execute_typed(
             REMEMBER,
             &[
@@ -206,9 +208,10 @@ async fn remember(
         )
         .await
         .map_err(DatabaseError::of("adding the row of this stream to `projection`"))?;
-    let row = recall(client, name).await?.ok_or(DatabaseError::Unexpected(
+    let mut row = recall(client, name).await?.ok_or(DatabaseError::Unexpected(
         "the row of this stream in `projection` is gone",
     ))?;
+    row.new = added == 1;
     if row.rules != rules {
         let text = |rules: Rules| format!("rerun_suffix = {}", rules.rerun_suffix);
         return Err(Unfit::Rules {
@@ -244,6 +247,7 @@ async fn recall(client: &Client, stream: &str) -> Result<Option<Remembered>, Dat
         rules: serde_json::from_value(rules).map_err(|_| {
             DatabaseError::Unexpected("`projection.rules` holds no rules that this build knows")
         })?,
+        new: false,
     }))
 }
 
@@ -279,11 +283,17 @@ async fn mismatch(
 }
 
 /// Lets the consumer be as it is when its claim is the right one; else makes it anew.
-async fn start(steward: &Steward, claim: &Claim, settings: Settings) -> Result<Claimed, ClaimError> {
+async fn start(
+    steward: &Steward,
+    claim: &Claim,
+    new_database: bool,
+    settings: Settings,
+) -> Result<Claimed, ClaimError> {
     let found = steward.find().await?;
     if let Some(found) = &found
         && found.claim.as_ref() == Some(&claim.text)
         && found.skipping.is_empty()
+        && !new_database
     {
         if settings == Settings::Ours && !found.changeable.is_empty() {
             let fields = found.changeable.join(", ");
@@ -307,6 +317,9 @@ async fn start(steward: &Steward, claim: &Claim, settings: Settings) -> Result<C
                     fields,
                     "a consumer of our name, not of our making, is replaced; projecting starts after sequence {floor}"
                 ),
+                Some(_) if new_database => {
+                    info!("the database knows nothing of this stream; projecting all of it")
+                }
                 Some(text) if *text == claim.text => warn!(
                     fields,
                     "somebody changed the consumer; it is made anew, and projecting goes on after sequence {floor}"

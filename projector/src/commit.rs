@@ -26,8 +26,6 @@ use crate::trouble::{DatabaseError, Trouble};
 const MOST_CONTENTIONS: u32 = 5;
 /// So often a batch may be too slow, with a database that answers, before it is cut in halves.
 const MOST_TIMEOUTS: u32 = 3;
-/// When a message that the database cannot cope with now comes back.
-const COMES_BACK: Duration = Duration::from_secs(30);
 /// How often the loop shows that it is alive when there is nothing to do.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -38,6 +36,8 @@ pub struct Committer {
     pub session: Arc<Session>,
     /// Keeps messages in hand.
     pub keeper: Arc<Keeper>,
+    /// When a message that the database cannot cope with now is delivered again.
+    pub comes_back: Duration,
 }
 
 /// Messages to be committed together.
@@ -140,7 +140,10 @@ impl Committer {
                     stream.seq = item.event.seq,
                     "the database cannot take this message now; it comes back later"
                 );
-                item.acknowledge(Outcome::Retry { after: COMES_BACK }).await;
+                item.acknowledge(Outcome::Retry {
+                    after: self.comes_back,
+                })
+                .await;
             }
             (items, _) => {
                 let (first, second) = items.split_at(items.len() / 2);

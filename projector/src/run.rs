@@ -72,7 +72,7 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         return Ok(());
     };
     let (connection, puller) = prepared?;
-    spawn(&mut tasks, puller, config.floor_interval, &stop);
+    spawn(&mut tasks, puller, &config, &stop);
     let ended = tasks.run(config.stop_grace).await;
     // The process ends either way; what does not leave in time is delivered again.
     let _ = tokio::time::timeout(FLUSH, connection.client.flush()).await;
@@ -119,12 +119,13 @@ fn database(config: &RunConfig) -> Database {
     Database::new(target, connector, config.pool_size, config.limits)
 }
 
-fn spawn(tasks: &mut Tasks, puller: Puller, floor_interval: Duration, stop: &Stop) {
+fn spawn(tasks: &mut Tasks, puller: Puller, config: &RunConfig, stop: &Stop) {
     let committer = Committer {
         session: Arc::clone(&puller.session),
         keeper: Arc::clone(&puller.keeper),
+        comes_back: config.consumer.ack_wait / 2,
     };
-    let floor = Floor::new(Arc::clone(&puller.session), floor_interval);
+    let floor = Floor::new(Arc::clone(&puller.session), config.floor_interval);
     let keeper = Arc::clone(&puller.keeper);
     // One batch waits while one is committed.
     let (fetched, batches) = mpsc::channel(1);

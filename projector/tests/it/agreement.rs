@@ -105,7 +105,7 @@ fn decode(decoder: &Decoder, told: &Told, seq: u64) -> ResultRow {
                 .as_str()
                 .to_owned(),
         ),
-        via: Some(if seq % 2 == 0 {
+        via: Some(if seq.is_multiple_of(2) {
             Via::Webhook
         } else {
             Via::Reconciler
@@ -125,7 +125,7 @@ fn oracle(told: &Told, seq: u64, rules: Rules) -> Event {
     let Ok(Delivery::Result(result)) = delivery::read(&body) else {
         panic!("no result")
     };
-    let via = if seq % 2 == 0 {
+    let via = if seq.is_multiple_of(2) {
         Via::Webhook
     } else {
         Via::Reconciler

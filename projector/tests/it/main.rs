@@ -1,9 +1,15 @@
 //! The projector against a real broker and a real database, as the process that an operator runs.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails here is a failed test, and the line is what to know of it"
+)]
+
 mod agreement;
 mod answer;
 mod broker;
 mod database;
+mod pooler;
 mod projector;
 mod rows;
 mod running;

@@ -36,7 +36,7 @@ impl Builder {
                 ("DATABASE_CONNECT_TIMEOUT", "1s".to_owned()),
                 ("STREAM", spec.name.clone()),
                 ("SUBJECT_PREFIX", prefix),
-                ("STREAM_MAX_BYTES", "1GiB".to_owned()),
+                ("STREAM_MAX_BYTES", "64MiB".to_owned()),
                 ("FLOOR_INTERVAL", "100ms".to_owned()),
                 ("LOG_FORMAT", "text".to_owned()),
             ],
@@ -182,6 +182,19 @@ impl Projector {
     /// Kills it as a crash would.
     pub(crate) async fn crash(mut self) {
         self.child.kill().await.unwrap();
+    }
+
+    /// Where its admin port is.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The most memory it has used so far.
+    pub(crate) fn peak_memory_mib(&self) -> u64 {
+        let pid = self.child.id().expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
     }
 
     /// Processor time it has used so far, in seconds.
