@@ -15,7 +15,12 @@ pub struct LogArgs {
     #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
     /// What is logged: a level, or a list of `target=level`
-    #[arg(long = "log", env = "RUST_LOG", value_name = "FILTER", default_value = "info,async_nats=warn")]
+    #[arg(
+        long = "log",
+        env = "RUST_LOG",
+        value_name = "FILTER",
+        default_value = "info,async_nats=warn"
+    )]
     pub log_filter: Filter,
 }
 

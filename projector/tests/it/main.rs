@@ -14,4 +14,5 @@ mod projector;
 mod rows;
 mod running;
 mod settings;
+mod tls;
 mod world;

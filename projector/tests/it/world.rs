@@ -48,10 +48,12 @@ impl World {
 
     async fn at(nats_url: String, database: Database) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut spec = StreamSpec::default();
-        spec.name = format!("TEST{number}");
-        spec.subjects = schemas::event::Subjects::new(&format!("test{number}")).unwrap();
-        spec.max_bytes = 64 << 20;
+        let spec = StreamSpec {
+            name: format!("TEST{number}"),
+            subjects: schemas::event::Subjects::new(&format!("test{number}")).unwrap(),
+            max_bytes: 64 << 20,
+            ..StreamSpec::default()
+        };
         let connection = connect(&nats_url).await;
         let declared = stream::declare::declare(&connection, &spec).await.unwrap();
         let sql = database.connect().await;
