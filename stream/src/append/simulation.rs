@@ -350,14 +350,15 @@ fn result(task: &str, text: &str, sent_at: u32) -> Event {
 
 /// The automatic choice settles near the better of the two ways, whichever it begins with.
 fn settles_on_the_better_way(costs: Costs, callers: usize) {
-    let always = |mode, way| Simulation::new(mode, way, costs).rate(callers, 0.2);
+    let always = |mode, way| Simulation::new(mode, way, costs).rate(callers, 0.1);
     let plain = always(Mode::Plain, Way::Plain);
     let batch = always(Mode::Batch, Way::Batch);
     for start in [Way::Plain, Way::Batch] {
         let mut simulation = Simulation::new(Mode::Auto, start, costs);
-        simulation.rate(callers, 0.2);
-        // Long enough that trials of the other way are part of it.
-        let auto = simulation.rate(callers, 1.0);
+        simulation.rate(callers, 0.1);
+        // Long enough for a trial of the other way to be part of it, where that does not take too many events.
+        let seconds = (20_000.0 / plain.max(batch)).min(1.2);
+        let auto = simulation.rate(callers, seconds);
         let share = auto / plain.max(batch);
         let rates =
             format!("plain {plain:.0}, batch {batch:.0}, automatic from {start:?} {auto:.0} a second");

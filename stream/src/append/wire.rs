@@ -64,6 +64,8 @@ pub(super) enum Receipt {
 struct Ack<'a> {
     #[serde(default)]
     seq: u64,
+    /// How many messages a batch had; only in the receipt of one.
+    count: Option<usize>,
     #[serde(default)]
     duplicate: bool,
     #[serde(borrow)]
@@ -99,6 +101,21 @@ pub(super) fn receipt(message: &Message, limit: usize) -> Receipt {
             duplicate: false,
             ..
         }) => Receipt::Stored(seq),
+    }
+}
+
+/// The answer to a batch of so many events. A receipt for another number is no receipt: a server that does not know
+/// batches stores their messages one by one, and acknowledges the last.
+pub(super) fn batch_receipt(message: &Message, events: usize, limit: usize) -> Receipt {
+    match receipt(message, limit) {
+        Receipt::Stored(seq) => match serde_json::from_slice::<Ack<'_>>(&message.payload) {
+            Ok(Ack {
+                count: Some(count), ..
+            }) if count == events && seq >= events as u64 => Receipt::Stored(seq),
+            Ok(_) | Err(_) => Receipt::NoBatches("the answer to a batch is no receipt for it".to_owned()),
+        },
+        Receipt::Duplicate(_) => Receipt::NoBatches("the answer to a batch is no receipt for it".to_owned()),
+        other => other,
     }
 }
 
@@ -258,6 +275,25 @@ mod tests {
             read(r#"{"stream":"A","seq":9,"batch":"x","count":3}"#),
             Receipt::Stored(9)
         );
+    }
+
+    #[test]
+    fn a_batch_is_acknowledged_as_a_whole_or_not_at_all() {
+        let batch = |payload: &str| batch_receipt(&message(payload), 3, 1000);
+        assert_eq!(
+            batch(r#"{"stream":"A","seq":9,"batch":"x","count":3}"#),
+            Receipt::Stored(9)
+        );
+        for other in [
+            r#"{"stream":"A","seq":9}"#,
+            r#"{"stream":"A","seq":9,"batch":"x","count":2}"#,
+            r#"{"stream":"A","seq":2,"batch":"x","count":3}"#,
+            r#"{"stream":"A","seq":9,"duplicate":true}"#,
+        ] {
+            assert!(matches!(batch(other), Receipt::NoBatches(_)), "{other}");
+        }
+        let rejected = r#"{"error":{"code":400,"err_code":10201,"description":"d"}}"#;
+        assert!(matches!(batch(rejected), Receipt::Refused(_)));
     }
 
     #[test]
