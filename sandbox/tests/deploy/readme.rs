@@ -12,6 +12,21 @@ struct Setting {
     default: Option<String>,
 }
 
+impl Setting {
+    /// How its row in the README begins.
+    fn row(self) -> String {
+        let Self {
+            flag,
+            variable,
+            default,
+        } = self;
+        match default {
+            Some(default) => format!("| `{flag}` | `{variable}` | `{default}` |"),
+            None => format!("| `{flag}` | `{variable}` |  |"),
+        }
+    }
+}
+
 fn settings(name: &str, arguments: &[&str]) -> Vec<Setting> {
     let output = Command::new(program(name))
         .args(arguments)
@@ -54,16 +69,15 @@ fn the_readme_names_every_setting_with_its_variable_and_default() {
     let readme = read("README.md");
     let ingress = settings("ingress", &[]);
     let projector = settings("projector", &["run"]);
-    for Setting {
-        flag,
-        variable,
-        default,
-    } in ingress.into_iter().chain(projector)
-    {
-        let row = match default {
-            Some(default) => format!("| `{flag}` | `{variable}` | `{default}` |"),
-            None => format!("| `{flag}` | `{variable}` |  |"),
-        };
-        assert!(readme.contains(&row), "the README has no row {row}");
-    }
+    let missing: Vec<String> = ingress
+        .into_iter()
+        .chain(projector)
+        .map(Setting::row)
+        .filter(|row| !readme.contains(row))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "the README lacks these rows:\n{}",
+        missing.join("\n")
+    );
 }
