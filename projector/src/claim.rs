@@ -16,15 +16,14 @@
 
 use schemas::job_key::Rules;
 use schemas::timestamp::cut_to_microseconds;
-use schemas::version::{self, SchemaMismatch};
 use stream::consume::{ApiError, Start, Steward, StreamState};
 use thiserror::Error;
 use time::OffsetDateTime;
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
 use tracing::{info, warn};
 
 use crate::database::{Database, Life};
+use crate::fit::{self, FitError, Unfit};
+use crate::remembered::{Remembered, remember};
 use crate::trouble::DatabaseError;
 
 /// What the projector may rely on until something fails.
@@ -80,49 +79,13 @@ pub enum ClaimError {
     Contested(String),
 }
 
-/// Why a database cannot be projected into.
-#[derive(Debug, Error)]
-pub enum Unfit {
-    /// The schema is of another version.
-    #[error(transparent)]
-    Schema(#[from] SchemaMismatch),
-    /// Text would be lost in it.
-    #[error("its encoding is {0}; it must be UTF8")]
-    Encoding(String),
-    /// Its rows were made under other rules.
-    #[error(
-        "its rows were made with {found}, and this projector is set to {wanted}: set RERUN_SUFFIX as it was, or rebuild"
-    )]
-    Rules {
-        /// What the rows were made with.
-        found: String,
-        /// The setting.
-        wanted: String,
-    },
-}
-
-const VERSION_TABLE: &str = "select to_regclass('refinery_schema_history') is not null";
-const ENCODING: &str = "select current_setting('server_encoding')";
-
-const REMEMBER: &str = "
-insert into projection (stream, stream_created, floor_seq, floor_msg_id, rules) values ($1, $2, 0, null, $3)
-    on conflict (stream) do nothing";
-
-const RECALL: &str = "
-select stream_created, floor_seq, floor_msg_id, rules from projection where stream = $1 for update";
-
-const RAISE: &str = "
-update projection set floor_seq = $2, floor_msg_id = $3 where stream = $1 and floor_seq < $2";
-
-/// The row of `projection`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Remembered {
-    stream_created: OffsetDateTime,
-    floor: u64,
-    floor_msg_id: Option<String>,
-    rules: Rules,
-    /// It was not there before.
-    new: bool,
+impl From<FitError> for ClaimError {
+    fn from(error: FitError) -> Self {
+        match error {
+            FitError::Unfit(unfit) => Self::Unfit(unfit),
+            FitError::Database(error) => Self::Database(error),
+        }
+    }
 }
 
 /// Makes sure that the consumer exists and that its acknowledgments stand for this database as it is now.
@@ -135,14 +98,14 @@ pub async fn claim(
     rules: Rules,
     settings: Settings,
 ) -> Result<(Claim, Claimed), ClaimError> {
-    let stream = steward
-        .stream_state()
-        .await?
-        .ok_or_else(|| ClaimError::NoStream(steward.stream().to_owned()))?;
+    let stream = stream_state(steward).await?;
     database
         .transaction(async |client, life| {
-            check_schema(client).await?;
-            let row = remember(client, steward, &stream, rules).await?;
+            fit::check(client).await?;
+            let created = cut_to_microseconds(stream.created);
+            let row = remember(client, steward.stream(), created, rules).await?;
+            // Asked again under the lock: the floor may have been raised past the end that was seen before.
+            let stream = stream_state(steward).await?;
             let mismatch = mismatch(steward, &stream, &row).await?;
             let claim = Claim {
                 life: life.clone(),
@@ -161,94 +124,9 @@ pub async fn claim(
         .await
 }
 
-async fn check_schema(client: &Client) -> Result<(), ClaimError> {
-    let migrated: bool = one(client, VERSION_TABLE).await?;
-    let found = if migrated {
-        one(client, version::QUERY).await?
-    } else {
-        None
-    };
-    version::check(found).map_err(Unfit::from)?;
-    let encoding: String = one(client, ENCODING).await?;
-    if encoding != "UTF8" {
-        return Err(Unfit::Encoding(encoding).into());
-    }
-    Ok(())
-}
-
-async fn one<T: tokio_postgres::types::FromSqlOwned>(
-    client: &Client,
-    query: &str,
-) -> Result<T, DatabaseError> {
-    let attempt = "checking the schema";
-    let row = client
-        .query_typed_one(query, &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    row.try_get(0).map_err(DatabaseError::of(attempt))
-}
-
-async fn remember(
-    client: &Client,
-    steward: &Steward,
-    stream: &StreamState,
-    rules: Rules,
-) -> Result<Remembered, ClaimError> {
-    let name = &steward.stream();
-    let created = cut_to_microseconds(stream.created);
-    let rules_json = serde_json::to_value(rules).expect("rules are plain data");
-    let added = client
-        .execute_typed(
-            REMEMBER,
-            &[
-                (name, Type::TEXT),
-                (&created, Type::TIMESTAMPTZ),
-                (&rules_json, Type::JSONB),
-            ],
-        )
-        .await
-        .map_err(DatabaseError::of("adding the row of this stream to `projection`"))?;
-    let mut row = recall(client, name).await?.ok_or(DatabaseError::Unexpected(
-        "the row of this stream in `projection` is gone",
-    ))?;
-    row.new = added == 1;
-    if row.rules != rules {
-        let text = |rules: Rules| format!("rerun_suffix = {}", rules.rerun_suffix);
-        return Err(Unfit::Rules {
-            found: text(row.rules),
-            wanted: text(rules),
-        }
-        .into());
-    }
-    Ok(row)
-}
-
-/// Reads the row and locks it.
-async fn recall(client: &Client, stream: &str) -> Result<Option<Remembered>, DatabaseError> {
-    let attempt = "reading `projection`";
-    let rows = client
-        .query_typed(RECALL, &[(&stream, Type::TEXT)])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let read = || -> Result<_, tokio_postgres::Error> {
-        Ok((
-            row.try_get(0)?,
-            row.try_get::<_, i64>(1)?,
-            row.try_get(2)?,
-            row.try_get(3)?,
-        ))
-    };
-    let (stream_created, floor, floor_msg_id, rules) = read().map_err(DatabaseError::of(attempt))?;
-    Ok(Some(Remembered {
-        stream_created,
-        floor: u64::try_from(floor).unwrap_or_default(),
-        floor_msg_id,
-        rules: serde_json::from_value(rules).map_err(|_| {
-            DatabaseError::Unexpected("`projection.rules` holds no rules that this build knows")
-        })?,
-        new: false,
-    }))
+async fn stream_state(steward: &Steward) -> Result<StreamState, ClaimError> {
+    let state = steward.stream_state().await?;
+    state.ok_or_else(|| ClaimError::NoStream(steward.stream().to_owned()))
 }
 
 /// Whether the stream is another than the one that the rows came from, in words for an operator.
@@ -341,61 +219,4 @@ async fn start(
         return Err(ClaimError::Contested(steward.durable().to_owned()));
     }
     Ok(Claimed::Started)
-}
-
-/// What raising the floor found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Raised {
-    /// The floor is this now.
-    To(u64),
-    /// The row says less than it did before, or is gone: somebody put an older state of it back. The consumer is
-    /// deleted, so that a new claim starts it after what the row says now.
-    WentBack,
-    /// The database is in another life, so the acknowledgments are not of it.
-    OtherLife,
-}
-
-/// Notes in the database that it holds everything up to `floor`, the consumer's acknowledgment floor under `claim`, read after
-/// the claim was made. `before` is the greatest floor that this process knows to have been in the row.
-///
-/// # Errors
-/// When the database or the broker does not do it.
-pub async fn raise_floor(
-    database: &Database,
-    steward: &Steward,
-    claim: &Claim,
-    before: u64,
-    floor: u64,
-) -> Result<Raised, ClaimError> {
-    let msg_id = if floor > before {
-        steward.message_id(floor).await?
-    } else {
-        None
-    };
-    database
-        .transaction(async |client, life| {
-            if *life != claim.life {
-                return Ok(Raised::OtherLife);
-            }
-            let name = &steward.stream();
-            let row = recall(client, name).await?;
-            let created = cut_to_microseconds(claim.stream_created);
-            let Some(row) = row.filter(|row| row.stream_created == created && row.floor >= before) else {
-                steward.delete().await?;
-                return Ok(Raised::WentBack);
-            };
-            if row.floor >= floor {
-                return Ok(Raised::To(row.floor));
-            }
-            let seq = i64::try_from(floor).unwrap_or(i64::MAX);
-            client
-                .execute_typed(
-                    RAISE,
-                    &[(name, Type::TEXT), (&seq, Type::INT8), (&msg_id, Type::TEXT)],
-                )
-                .await
-                .map_err(DatabaseError::of("raising the floor in `projection`"))?;
-            Ok(Raised::To(floor))
-        })
-        .await
 }

@@ -9,7 +9,7 @@ use service::{Chain, Stop};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::backoff::Backoff;
 use crate::batch::{Batch, Item};
@@ -17,6 +17,7 @@ use crate::claim::Claim;
 use crate::keep::Keeper;
 use crate::metrics::{Cause, Reason};
 use crate::outcome::Outcome;
+use crate::park::{log_parked, poison};
 use crate::rows::{Folded, ParkedRow};
 use crate::session::{Session, pauses};
 use crate::statements::{self, Changed};
@@ -257,8 +258,19 @@ impl Committer {
             stop.unless_requested(tokio::time::sleep(pauses.pause(rand::random())))
                 .await?;
         }
-        self.session.recover(stop).await?;
+        self.alive_while(self.session.recover(stop)).await?;
         Some(())
+    }
+
+    /// Shows signs of life while something is waited for that is bounded, or known to fail.
+    async fn alive_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout(BEAT, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => self.session.conditions.progress.beat(),
+            }
+        }
     }
 
     fn retry(&self, cause: &'static str) {
@@ -292,31 +304,5 @@ impl Committer {
             item.acknowledge(outcome).await;
         }
         metrics.unchanged.inc_by(results.saturating_sub(changed.answers));
-    }
-}
-
-fn log_parked(row: &ParkedRow) {
-    let task = row.task_id.as_ref().map(|id| id.as_str());
-    info!(
-        stream.seq = row.stream_seq,
-        task.id = task,
-        reason = row.reason,
-        detail = row.detail,
-        "parked a message"
-    );
-}
-
-/// The row for a message whose data the database refuses.
-fn poison(item: &Item, error: &DatabaseError) -> ParkedRow {
-    let code = error.code().map_or("unknown", |code| code.code());
-    let message = error.server_message().unwrap_or_default();
-    ParkedRow {
-        stream_seq: item.event.seq,
-        subject: item.event.subject.clone(),
-        task_id: item.result().map(|row| row.task_id.clone()),
-        reason: "database_refuses",
-        detail: Some(format!("{code}: {message}")),
-        body: item.event.body.clone(),
-        parked_at: cut_to_microseconds(item.event.time),
     }
 }

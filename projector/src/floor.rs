@@ -4,11 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemas::timestamp::cut_to_microseconds;
 use service::Stop;
-use stream::consume::Progress;
+use stream::consume::{Progress, Steward};
 use tokio::sync::oneshot;
 
-use crate::claim::{ClaimError, Raised, raise_floor};
+use crate::claim::{Claim, ClaimError};
+use crate::database::Database;
+use crate::remembered::{raise, recall};
 use crate::session::{Session, complain};
 
 /// How long the last note may take when the process stops.
@@ -115,4 +118,50 @@ impl Floor {
         let lag = i64::try_from(progress.pending + progress.unacknowledged as u64).unwrap_or(i64::MAX);
         self.session.metrics.lag.set(lag);
     }
+}
+
+/// What raising the floor found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Raised {
+    /// The floor is this now.
+    To(u64),
+    /// The row says less than it did before, or is gone: somebody put an older state of it back. The consumer is
+    /// deleted, so that a new claim starts it after what the row says now.
+    WentBack,
+    /// The database is in another life, so the acknowledgments are not of it.
+    OtherLife,
+}
+
+/// Notes in the database that it holds everything up to `floor`, the consumer's acknowledgment floor under `claim`, read after
+/// the claim was made. `before` is the greatest floor that this process knows to have been in the row.
+async fn raise_floor(
+    database: &Database,
+    steward: &Steward,
+    claim: &Claim,
+    before: u64,
+    floor: u64,
+) -> Result<Raised, ClaimError> {
+    let msg_id = if floor > before {
+        steward.message_id(floor).await?
+    } else {
+        None
+    };
+    database
+        .transaction(async |client, life| {
+            if *life != claim.life {
+                return Ok(Raised::OtherLife);
+            }
+            let row = recall(client, steward.stream()).await?;
+            let created = cut_to_microseconds(claim.stream_created);
+            let Some(row) = row.filter(|row| row.stream_created == created && row.floor >= before) else {
+                steward.delete().await?;
+                return Ok(Raised::WentBack);
+            };
+            if row.floor >= floor {
+                return Ok(Raised::To(row.floor));
+            }
+            raise(client, steward.stream(), floor, msg_id.as_deref()).await?;
+            Ok(Raised::To(floor))
+        })
+        .await
 }

@@ -4,8 +4,8 @@
 //! the tables, [`statements`] writes it, [`outcome`] says what the broker is told.
 //!
 //! Around that: [`pull`] and [`commit`] run one batch apart; [`trouble`] says what a failure means;
-//! [`claim`] ties the consumer's acknowledgments to one life of one database, and [`floor`] notes how far that
-//! database has come. [`run`] puts it together.
+//! [`claim`] ties the consumer's acknowledgments to one life of one database, [`floor`] notes how far that
+//! database has come, [`remembered`] is the row where it stands. [`run`] puts it together.
 //!
 //! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
 //! come, how often, in what batches, or how many projectors there are.
@@ -18,13 +18,16 @@ pub mod condition;
 pub mod config;
 pub mod database;
 pub mod decode;
+pub mod fit;
 pub mod floor;
 pub mod jsonb;
 pub mod keep;
 pub mod metrics;
 pub mod migration;
 pub mod outcome;
+pub mod park;
 pub mod pull;
+pub mod remembered;
 pub mod rows;
 pub mod run;
 pub mod session;

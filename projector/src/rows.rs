@@ -1,11 +1,9 @@
 //! Events as rows, and a batch of them as what its statements need: each key once, in byte order.
 
-use std::cmp::Reverse;
-
 use bytes::Bytes;
-use schemas::delivery::TaskId;
+use schemas::delivery::{FinalStatus, TaskId};
 use schemas::event::Via;
-use schemas::winner::{JobRank, Provenance, TaskRank};
+use schemas::winner::{Provenance, TaskRank};
 use time::OffsetDateTime;
 
 /// A result event, ready for the tables.
@@ -30,13 +28,9 @@ pub struct ResultRow {
 }
 
 impl ResultRow {
-    /// Where the event stands among those of its job.
-    pub fn job_rank(&self) -> JobRank {
-        JobRank {
-            status: self.rank.status,
-            created_at: self.rank.created_at,
-            task_id: self.task_id.clone(),
-        }
+    /// Where the event stands among those of its job: `schemas::winner::JobRank`, borrowed.
+    fn job_rank(&self) -> (FinalStatus, Option<OffsetDateTime>, &TaskId) {
+        (self.rank.status, self.rank.created_at, &self.task_id)
     }
 }
 
@@ -80,13 +74,16 @@ impl<'b> Folded<'b> {
         let mut answers: Vec<&ResultRow> = results.collect();
         let mut winners = answers.clone();
         answers.sort_by(|a, b| {
-            let order = |row: &&'b ResultRow| (Reverse(row.rank.clone()), Reverse(row.provenance));
-            a.task_id.cmp(&b.task_id).then_with(|| order(a).cmp(&order(b)))
+            let greatest_first = || b.rank.cmp(&a.rank).then_with(|| b.provenance.cmp(&a.provenance));
+            a.task_id.cmp(&b.task_id).then_with(greatest_first)
         });
         answers.dedup_by(|later, first| later.task_id == first.task_id);
         winners.sort_by(|a, b| {
-            let order = |row: &&'b ResultRow| (Reverse(row.job_rank()), row.provenance.stream_seq);
-            a.job_key.cmp(&b.job_key).then_with(|| order(a).cmp(&order(b)))
+            let greatest_first = || {
+                let by_rank = b.job_rank().cmp(&a.job_rank());
+                by_rank.then_with(|| a.provenance.stream_seq.cmp(&b.provenance.stream_seq))
+            };
+            a.job_key.cmp(&b.job_key).then_with(greatest_first)
         });
         winners.dedup_by(|later, first| later.job_key == first.job_key);
         let mut parked: Vec<&ParkedRow> = parked.collect();

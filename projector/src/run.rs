@@ -13,12 +13,12 @@ use stream::{Connection, DeclareError};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::claim::Unfit;
 use crate::commit::Committer;
 use crate::condition::Conditions;
 use crate::config::{RunConfig, Target};
 use crate::database::Database;
 use crate::decode::Decoder;
+use crate::fit::Unfit;
 use crate::floor::Floor;
 use crate::keep::Keeper;
 use crate::metrics::Metrics;

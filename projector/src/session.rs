@@ -10,9 +10,10 @@ use tokio::sync::{Mutex, watch};
 use tracing::info;
 
 use crate::backoff::Backoff;
-use crate::claim::{Claim, ClaimError, Claimed, Settings, Unfit, claim};
+use crate::claim::{Claim, ClaimError, Claimed, Settings, claim};
 use crate::condition::Conditions;
 use crate::database::Database;
+use crate::fit::Unfit;
 use crate::metrics::Metrics;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -316,7 +316,7 @@ fn any_order_batching_repetition_and_number_of_projectors_give_the_tables_of_the
     };
     let database = Database::new(fresh.url().parse().unwrap(), Connector::Plain, 4, limits);
     let mut runner = TestRunner::new(Runs {
-        cases: 96,
+        cases: 64,
         failure_persistence: None,
         ..Runs::default()
     });

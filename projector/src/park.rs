@@ -1,0 +1,35 @@
+//! Setting messages aside: what an operator is told, and the row for a message that only the database could refuse.
+
+use schemas::timestamp::cut_to_microseconds;
+use tracing::info;
+
+use crate::batch::Item;
+use crate::rows::ParkedRow;
+use crate::trouble::DatabaseError;
+
+/// Says once that a message was parked.
+pub fn log_parked(row: &ParkedRow) {
+    let task = row.task_id.as_ref().map(|id| id.as_str());
+    info!(
+        stream.seq = row.stream_seq,
+        task.id = task,
+        reason = row.reason,
+        detail = row.detail,
+        "parked a message"
+    );
+}
+
+/// The row for a message whose data the database refuses.
+pub fn poison(item: &Item, error: &DatabaseError) -> ParkedRow {
+    let code = error.code().map_or("unknown", |code| code.code());
+    let message = error.server_message().unwrap_or_default();
+    ParkedRow {
+        stream_seq: item.event.seq,
+        subject: item.event.subject.clone(),
+        task_id: item.result().map(|row| row.task_id.clone()),
+        reason: "database_refuses",
+        detail: Some(format!("{code}: {message}")),
+        body: item.event.body.clone(),
+        parked_at: cut_to_microseconds(item.event.time),
+    }
+}
