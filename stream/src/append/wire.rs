@@ -9,6 +9,7 @@ use schemas::event::Event;
 use serde::Deserialize;
 
 use super::outcome::AppendError;
+use super::verdict::Found;
 
 /// What the headers of a batch add to a message, in bytes, at most.
 pub(super) const BATCH_HEADERS: usize = 160;
@@ -168,8 +169,8 @@ pub(super) fn read_request(seq: u64) -> Bytes {
 /// The broker's answer to a read.
 #[derive(Debug)]
 pub(super) enum ReadBack {
-    /// The message with this id, if it has one, and this body.
-    Found { id: Option<String>, body: Bytes },
+    /// The message.
+    Found(Found),
     /// There is no message under that sequence.
     Gone,
     /// The broker cannot say now.
@@ -201,10 +202,10 @@ pub(super) fn read_back(reading: Reading, message: Message) -> ReadBack {
                 .headers
                 .as_ref()
                 .and_then(|headers| headers.get(header::NATS_MESSAGE_ID));
-            ReadBack::Found {
+            ReadBack::Found(Found {
                 id: id.map(ToString::to_string),
                 body: message.payload,
-            }
+            })
         }
         Reading::Leader => from_leader(&message.payload),
     }
@@ -230,10 +231,10 @@ fn from_leader(payload: &[u8]) -> ReadBack {
                     .headers
                     .get(header::NATS_MESSAGE_ID)
                     .map(ToString::to_string);
-                ReadBack::Found {
+                ReadBack::Found(Found {
                     id,
                     body: message.payload,
-                }
+                })
             }
             Err(error) => ReadBack::NotNow(error.to_string()),
         },
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn the_leader_answers_with_the_message_in_base64() {
         let found = r#"{"type":"x","message":{"subject":"a","seq":3,"hdrs":"TkFUUy8xLjANCk5hdHMtTXNnLUlkOiB0LTENCg0K","data":"e30=","time":"2026-01-01T00:00:00Z"}}"#;
-        let ReadBack::Found { id, body } = from_leader(found.as_bytes()) else {
+        let ReadBack::Found(Found { id, body }) = from_leader(found.as_bytes()) else {
             panic!("not found")
         };
         assert_eq!((id.as_deref(), body.as_ref()), (Some("t-1"), b"{}".as_slice()));

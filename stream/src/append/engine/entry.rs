@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use async_nats::HeaderMap;
-use bytes::Bytes;
 use schemas::event::Event;
 use tokio::sync::oneshot;
 
 use super::{Answer, Request, Token};
 use crate::append::pace::Way;
 use crate::append::recent::{Fingerprint, IdKey};
-use crate::append::verdict::{self, Verdict};
+use crate::append::verdict::{self, Found, Verdict};
 
 /// A comparison to be made outside of the engine.
 #[derive(Debug)]
@@ -19,8 +18,7 @@ pub(in crate::append) struct Comparison {
     pub(super) step: u32,
     pub(super) seq: u64,
     pub(super) event: Event,
-    pub(super) id: Option<String>,
-    pub(super) body: Bytes,
+    pub(super) found: Option<Found>,
 }
 
 /// A comparison that was made.
@@ -39,14 +37,13 @@ impl Comparison {
             step,
             seq,
             event,
-            id,
-            body,
+            found,
         } = self;
         Compared {
             token,
             step,
             seq,
-            verdict: verdict::compare(&event, Some((id.as_deref(), &body))),
+            verdict: verdict::compare(&event, found.as_ref()),
         }
     }
 }

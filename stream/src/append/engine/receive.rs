@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use async_nats::Message;
-use bytes::Bytes;
-use schemas::event::Kind;
 
-use super::entry::{Compared, Comparison, Phase};
+use super::entry::{Compared, Comparison, Entry, Phase};
 use super::{Engine, Token};
 use crate::append::outcome::{AppendError, Appended};
-use crate::append::verdict::{self, Verdict};
+use crate::append::verdict::{Found, Verdict};
 use crate::append::wire::{self, ReadBack, Receipt};
 
 /// The pause before an event is published again that the broker could not take.
@@ -39,8 +37,8 @@ impl Engine {
                 self.received(token, receipt, now);
             }
             Phase::Reading(seq) => match wire::read_back(self.fixed.reading, message) {
-                ReadBack::Found { id, body } => self.found(token, seq, id, body, now),
-                ReadBack::Gone => self.judged(token, seq, Verdict::Other, now),
+                ReadBack::Found(found) => self.compare(token, seq, Some(found), now),
+                ReadBack::Gone => self.compare(token, seq, None, now),
                 ReadBack::NotNow(reason) => self.later(token, reason, now),
             },
             Phase::Waiting | Phase::Comparing => {}
@@ -85,27 +83,30 @@ impl Engine {
         }
     }
 
-    fn found(&mut self, token: Token, seq: u64, id: Option<String>, body: Bytes, now: Instant) {
+    fn compare(&mut self, token: Token, seq: u64, found: Option<Found>, now: Instant) {
         let Some(entry) = self.entries.get_mut(&token) else {
             return;
         };
-        if body == entry.event.body || body.len().max(entry.event.body.len()) < LARGE_BODY {
-            let verdict = verdict::compare(entry.published(), Some((id.as_deref(), &body)));
-            return self.judged(token, seq, verdict, now);
-        }
         entry.phase = Phase::Comparing;
-        let (step, event) = (entry.step, entry.published().clone());
-        self.comparisons.push(Comparison {
+        let (step, event) = (entry.step, entry.published());
+        let theirs = found.as_ref().map_or(0, |found| found.body.len());
+        let is_large = event.body.len().max(theirs) >= LARGE_BODY;
+        let event = event.clone();
+        let comparison = Comparison {
             token,
             step,
             seq,
             event,
-            id,
-            body,
-        });
+            found,
+        };
+        if is_large {
+            self.comparisons.push(comparison);
+        } else {
+            self.compared(comparison.make(), now);
+        }
     }
 
-    /// The result of a comparison that was made outside.
+    /// The result of a comparison.
     pub(in crate::append) fn compared(&mut self, compared: Compared, now: Instant) {
         let Compared {
             token,
@@ -113,31 +114,23 @@ impl Engine {
             seq,
             verdict,
         } = compared;
-        if self
-            .entries
-            .get(&token)
-            .is_some_and(|entry| entry.step == step && entry.phase == Phase::Comparing)
-        {
-            self.judged(token, seq, verdict, now);
-        }
-    }
-
-    fn judged(&mut self, token: Token, seq: u64, verdict: Verdict, now: Instant) {
-        let Some(entry) = self.entries.get_mut(&token) else {
+        let current = |entry: &&mut Entry| entry.step == step && entry.phase == Phase::Comparing;
+        let Some(entry) = self.entries.get_mut(&token).filter(current) else {
             return;
         };
-        if verdict == Verdict::Same {
-            return self.finish(token, Ok(Appended::Duplicate { seq }), now);
+        match verdict {
+            Verdict::Same => self.finish(token, Ok(Appended::Duplicate { seq }), now),
+            Verdict::Other(second) if entry.divergent.is_none() => {
+                entry.divergent = Some(*second);
+                // Those prepared with the event name its first id, and are still there when a remembered id led here
+                // at once.
+                entry.headers = None;
+                entry.step += 1;
+                self.publish(token);
+            }
+            // A message under the second id that is gone as well leaves nothing to try.
+            Verdict::Other(_) | Verdict::Lost => self.finish(token, Err(AppendError::Vanished), now),
         }
-        // What is no result has no second id; and a second id whose message is gone as well leaves nothing to try.
-        if entry.divergent.is_some() || matches!(entry.event.kind, Kind::NonFinal | Kind::Quarantine) {
-            return self.finish(token, Err(AppendError::Vanished), now);
-        }
-        entry.divergent = Some(entry.event.clone().into_divergent());
-        // Those prepared with the event name its first id, and are still there when a remembered id led here at once.
-        entry.headers = None;
-        entry.step += 1;
-        self.publish(token);
     }
 
     fn later(&mut self, token: Token, reason: String, now: Instant) {
