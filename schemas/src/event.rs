@@ -41,6 +41,16 @@ impl Kind {
     /// All of them, for metrics that start at zero.
     pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::NonFinal, Self::Quarantine];
 
+    /// Its place in [`Kind::ALL`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Completed => 0,
+            Self::Failed => 1,
+            Self::NonFinal => 2,
+            Self::Quarantine => 3,
+        }
+    }
+
     /// The stable name, for metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,8 +2,6 @@
 
 /// The message id, by which the broker tells duplicates.
 pub const MSG_ID: &str = "Nats-Msg-Id";
-/// The stream the publisher means; another one refuses the message.
-pub const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
 /// `webhook` or `reconciler`.
 pub const VIA: &str = "Answers-Via";
 /// Why a body was quarantined.

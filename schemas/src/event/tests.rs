@@ -185,6 +185,13 @@ fn an_event_under_another_name_than_its_own_is_noticed() {
 }
 
 #[test]
+fn every_kind_has_its_place() {
+    for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        assert_eq!(kind.index(), place);
+    }
+}
+
+#[test]
 fn every_subject_we_build_parses_back() {
     for prefix in ["answers", "acme.answers-2", "A_1"] {
         let subjects = Subjects::new(prefix).unwrap();
