@@ -47,10 +47,10 @@ const END: Duration = Duration::from_secs(2);
 /// Why receiving ended other than by a request to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The admin port cannot be had.
-    #[error("starting the admin port")]
+    /// The admin port cannot be listened on.
+    #[error(transparent)]
     Admin(#[from] admin::BindError),
-    /// The public port cannot be had.
+    /// The public port cannot be listened on.
     #[error("listening on {address} for deliveries")]
     Listen {
         /// The address.
@@ -68,7 +68,7 @@ pub enum ServeError {
 /// Both ports are open at once, whether or not the broker is there.
 ///
 /// # Errors
-/// When a port cannot be had, or the stream cannot be used as it is.
+/// When a port cannot be listened on, or the stream cannot be used as it is.
 pub async fn serve(config: Config, now: fn() -> UnixSeconds, stop: Stop) -> Result<(), ServeError> {
     descriptors::raise_limit(config.limits.connections);
     let address = config.listen;

@@ -1,7 +1,6 @@
 //! The admin port: `/livez`, `/readyz` and `/metrics`, apart from whatever port strangers can reach.
 
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tracing::debug;
 
 use crate::Stop;
 use crate::health::Health;
@@ -56,7 +56,7 @@ pub async fn bind(args: &AdminArgs) -> Result<TcpListener, BindError> {
         .map_err(|source| BindError { address, source })
 }
 
-/// The admin port cannot be had.
+/// The admin port cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("listening on {address} for the admin port")]
 pub struct BindError {
@@ -90,9 +90,13 @@ pub async fn serve(
             .acquire_owned()
             .await
             .expect("the semaphore is never closed");
-        let Ok((socket, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                debug!(%error, "the admin port failed to accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         let admin = Arc::clone(&admin);
         tokio::spawn(async move {
@@ -100,12 +104,14 @@ pub async fn serve(
                 let answer = admin.answer(&request);
                 async move { Ok::<_, Infallible>(answer) }
             });
-            // A probe that hangs up is its own affair.
-            let _ = http1::Builder::new()
+            let served = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_DEADLINE)
                 .serve_connection(TokioIo::new(socket), service)
                 .await;
+            if let Err(error) = served {
+                debug!(%error, "a connection to the admin port broke off");
+            }
             drop(slot);
         });
     }
@@ -147,7 +153,7 @@ impl Admin {
             reasons.push_str("process: stopping\n");
         }
         for failing in self.health.readiness().err().unwrap_or_default() {
-            let _ = writeln!(reasons, "{failing}");
+            reasons.push_str(&format!("{failing}\n"));
         }
         if reasons.is_empty() {
             plain(StatusCode::OK, TEXT, "ready\n".to_owned())

@@ -42,14 +42,6 @@ impl ConfigFaults {
         self.0.is_empty()
     }
 
-    /// `Ok` when nothing is wrong.
-    ///
-    /// # Errors
-    /// The faults themselves.
-    pub fn into_result(self) -> Result<(), Self> {
-        if self.0.is_empty() { Ok(()) } else { Err(self) }
-    }
-
     /// Prints the faults on standard error, one a line, and gives the exit code 64.
     pub fn report(&self, program: &str) -> ExitCode {
         for fault in &self.0 {
@@ -64,8 +56,6 @@ impl fmt::Display for ConfigFaults {
         f.write_str(&self.0.join("\n"))
     }
 }
-
-impl std::error::Error for ConfigFaults {}
 
 /// Parses the command line and the environment into `P`, then adds what `check` finds.
 ///

@@ -54,7 +54,7 @@ async fn stop_on(mut signal: Signal, stop: Stop) {
         if stop.is_requested() {
             info!("already stopping");
         } else {
-            info!("stopping, as the signal asks");
+            info!("stopping on a signal");
             stop.request();
         }
     }
