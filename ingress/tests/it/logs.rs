@@ -57,22 +57,19 @@ async fn the_health_check_command_asks_the_running_process() {
 #[tokio::test]
 async fn the_stream_command_tells_what_differs_and_puts_it_right() {
     let world = World::start().await;
-    let setup = |action: &str, window: &str| {
-        let variables: Vec<_> = world
-            .variables()
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        output(&["stream", action, "--duplicate-window", window], &variables)
+    let stream = |action: &str, window: &str| {
+        world
+            .setup
+            .output(&["stream", action, "--duplicate-window", window])
     };
-    assert_eq!(setup("check", "1h").status.code(), Some(0));
-    let differs = setup("check", "2h");
+    assert_eq!(stream("check", "1h").status.code(), Some(0));
+    let differs = stream("check", "2h");
     assert_eq!(differs.status.code(), Some(1));
     assert!(
         String::from_utf8(differs.stdout)
             .unwrap()
             .contains("duplicate_window")
     );
-    assert_eq!(setup("update", "2h").status.code(), Some(0));
-    assert_eq!(setup("check", "2h").status.code(), Some(0));
+    assert_eq!(stream("update", "2h").status.code(), Some(0));
+    assert_eq!(stream("check", "2h").status.code(), Some(0));
 }

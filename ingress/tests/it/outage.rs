@@ -8,7 +8,7 @@ use sandbox::servers::{Link, NatsServer};
 use tokio::time::Instant;
 
 use crate::client::{Post, completed};
-use crate::process::{Process, SOON, output};
+use crate::process::{Process, SOON};
 use crate::world::Setup;
 
 /// The documented time from the broker's return to the first 2xx.
@@ -55,15 +55,7 @@ async fn a_stream_that_gives_no_acks_is_refused_at_the_start() {
         .create_stream(no_ack)
         .await
         .unwrap();
-    let variables: Vec<_> = setup
-        .variables()
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    let ended = output(
-        &["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"],
-        &variables,
-    );
+    let ended = setup.output(&["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(String::from_utf8(ended.stderr).unwrap().contains("no_ack"));
 }

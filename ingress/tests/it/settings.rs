@@ -128,15 +128,7 @@ async fn a_secret_file_holds_one_secret_a_line_and_may_end_in_a_newline() {
 #[tokio::test]
 async fn a_body_limit_that_the_broker_does_not_take_is_refused_with_both_numbers() {
     let setup = Setup::shared().await.set("BODY_LIMIT", "8MiB");
-    let variables: Vec<_> = setup
-        .variables()
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    let ended = output(
-        &["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"],
-        &variables,
-    );
+    let ended = setup.output(&["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let printed = String::from_utf8(ended.stderr).unwrap();
     assert!(

@@ -1,5 +1,6 @@
 //! A process under test, its broker, and what is on its stream.
 
+use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use sandbox::servers::NatsServer;
@@ -7,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use crate::client::{self, Answer, Client, Post, SECRET};
 use crate::events::Events;
-use crate::process::Process;
+use crate::process::{self, Process};
 
 /// The secret that is going out of use.
 pub(crate) const OLD_SECRET: &str = "whsec_the_secret_before";
@@ -25,7 +26,7 @@ pub(crate) struct Setup {
 pub(crate) struct World {
     pub(crate) ingress: Process,
     pub(crate) events: Events,
-    setup: Setup,
+    pub(crate) setup: Setup,
 }
 
 impl Setup {
@@ -71,6 +72,16 @@ impl Setup {
         &self.variables
     }
 
+    /// Runs the program with these variables to its end.
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        let variables: Vec<_> = self
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        process::output(arguments, &variables)
+    }
+
     /// Starts the process and waits until it is ready.
     pub(crate) async fn start(self) -> World {
         let url = self.nats_url.clone();
@@ -108,10 +119,6 @@ impl World {
     /// Delivers a signed body; the status.
     pub(crate) async fn deliver(&self, body: impl Into<Vec<u8>>) -> u16 {
         self.post(&Post::signed(body)).await.status
-    }
-
-    pub(crate) fn variables(&self) -> &[(String, String)] {
-        self.setup.variables()
     }
 
     /// Starts the process anew, after it was killed.
