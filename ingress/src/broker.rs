@@ -25,13 +25,13 @@ const USUAL_BODY_LIMIT: usize = (8 << 20) - (64 << 10);
 /// Why the stream cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// The broker will not have us.
+    /// The broker refuses the connection.
     #[error("connecting to the broker")]
     Connect(#[source] ConnectError),
-    /// The stream is not what the promise needs.
+    /// The stream is missing and cannot be made, or its configuration could lose events.
     #[error("finding the stream")]
     Declare(#[source] DeclareError),
-    /// The broker's answers cannot be had.
+    /// The broker's answers to appends cannot be received.
     #[error("preparing to append")]
     Append(#[source] StartError),
     /// Appending has ended, and nothing can be taken any more.
@@ -77,7 +77,7 @@ pub(crate) async fn watch(
     info!(
         stream.name = settings.stream.name,
         body_limit = log.body_limit,
-        "the stream is there"
+        "found the stream"
     );
     let appender = log.appender.clone();
     hook.log.set(log).expect("only this task sets it, once");

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ use crate::clock::Clock;
 use crate::faults::{FaultPlan, Rates};
 use crate::provider::schedule::Schedule;
 use crate::provider::secrets::Secret;
-use crate::provider::{self, Provider, own_scheme};
+use crate::provider::{self, Provider};
 use crate::seed::Seed;
 use crate::sender::{self, Account, Sender};
 use crate::servers::postgres_bin;
@@ -61,10 +62,10 @@ pub struct DemoArgs {
     #[arg(long)]
     pub keep: bool,
     /// Processes of ingress
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub ingresses: usize,
     /// Processes of projector
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub projectors: usize,
     /// Where the programs are; by default beside this one
     #[arg(long, value_name = "DIRECTORY")]
@@ -74,16 +75,8 @@ pub struct DemoArgs {
     pub deadline: Option<Duration>,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
-/// Runs the demo. True if every task was answered and nothing was lost, duplicated or otherwise odd; the last line that
-/// it prints then says so, and says what not otherwise. Ends early, and cleans up, when `stop` is cancelled.
+/// Runs the demo; true if every task was answered and nothing was lost, duplicated or otherwise wrong. The last line that
+/// it prints gives the counts. Ends early, and cleans up, when `stop` is cancelled.
 pub async fn run(
     args: &DemoArgs,
     beside: PathBuf,
@@ -171,13 +164,12 @@ fn late(deadline: Duration, narrator: &Narrator) -> DemoError {
 /// A provider whose tasks have all ended, with nothing delivered yet.
 fn account(args: &DemoArgs, places: &Places, secret: Secret, clock: &Clock) -> Account {
     let host = places.hooks.first().map(ToString::to_string).unwrap_or_default();
+    let url = format!("http://{host}{HOOK}")
+        .parse()
+        .expect("an address and a path make a URL");
     let settings = provider::Settings {
-        url: format!("http://{host}{HOOK}")
-            .parse()
-            .expect("an address and a path make a URL"),
-        allow_loopback: true,
-        scheme: own_scheme(),
         schedule: Schedule::faster(SPEED),
+        ..provider::Settings::loopback(url)
     };
     let seed = Seed(args.seed);
     let mut provider = Provider::new(settings, secret, seed);

@@ -8,11 +8,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use sandbox::clock::Clock;
 use sandbox::demo::{self, DemoArgs};
+use service::Chain;
+use service::cli::EXIT_USAGE;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-
-/// Exit code of a command line that is wrong.
-const EXIT_USAGE: u8 = 64;
 
 /// The provider on your machine, and private servers for it to meet.
 #[derive(Debug, Parser)]
@@ -30,10 +29,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => {
+        Err(error) => {
             // Nothing is left to be done when the terminal is gone.
-            let _ = told.print();
-            return if told.use_stderr() {
+            let _ = error.print();
+            return if error.use_stderr() {
                 ExitCode::from(EXIT_USAGE)
             } else {
                 ExitCode::SUCCESS
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("sandbox: {}", chain(error.as_ref()));
+            eprintln!("sandbox: {}", Chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -78,15 +77,4 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
 fn own_directory() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     Ok(program.parent().map(PathBuf::from).unwrap_or_default())
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

@@ -15,7 +15,6 @@ pub mod task;
 mod text;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri, header};
@@ -53,6 +52,18 @@ pub struct Settings {
     pub scheme: Scheme,
     /// When failed deliveries are tried again.
     pub schedule: Schedule,
+}
+
+impl Settings {
+    /// The provider's own scheme and its real retry schedule, for a receiver on this machine.
+    pub fn loopback(url: Uri) -> Self {
+        Self {
+            url,
+            allow_loopback: true,
+            scheme: own_scheme(),
+            schedule: Schedule::default(),
+        }
+    }
 }
 
 /// The tasks of an account in the order of their creation; the first is 0.
@@ -215,7 +226,7 @@ impl Provider {
     }
 
     /// Begins the next attempt of the delivery that is due first: signs it with the secrets valid now. `None` when
-    /// nothing is due yet. Each begun attempt must be told of in [`record`](Self::record).
+    /// nothing is due yet. How each attempt ended must be given to [`record`](Self::record).
     pub fn begin(&mut self, now: OffsetDateTime) -> Option<Request> {
         let number = self.outbox.begin(now)?;
         Some(self.request(number, now))
@@ -249,11 +260,6 @@ impl Provider {
         now: OffsetDateTime,
     ) -> Request {
         self.signed(delivery, body, &[key], now)
-    }
-
-    /// How long the slowest delivery can stay pending.
-    pub fn longest_delivery(&self) -> Duration {
-        self.settings.schedule.longest()
     }
 
     fn open(&mut self, subject: Subject, body: Bytes, now: OffsetDateTime) -> DeliveryNumber {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use schemas::event::Source;
 use service::{LogArgs, admin::AdminArgs, healthcheck::HealthcheckArgs};
 use stream::append::AppendSettings;
@@ -104,11 +105,11 @@ pub(super) struct ServeFlags {
     pub(super) body_budget: usize,
 
     /// Requests worked on at the same time; what is over gets 503.
-    #[arg(long, env = "MAX_IN_FLIGHT", value_name = "N", default_value_t = 2048, value_parser = at_least_one, help_heading = "Limits")]
+    #[arg(long, env = "MAX_IN_FLIGHT", value_name = "N", default_value_t = 2048, value_parser = RangedU64ValueParser::<usize>::new().range(1..), help_heading = "Limits")]
     pub(super) max_in_flight: usize,
 
     /// Open connections; further ones wait to be accepted.
-    #[arg(long, env = "MAX_CONNECTIONS", value_name = "N", default_value_t = 4096, value_parser = at_least_one, help_heading = "Limits")]
+    #[arg(long, env = "MAX_CONNECTIONS", value_name = "N", default_value_t = 4096, value_parser = RangedU64ValueParser::<usize>::new().range(1..), help_heading = "Limits")]
     pub(super) max_connections: usize,
 
     /// Longest time until the head of a request is there; also how long a kept connection may be idle.
@@ -168,12 +169,4 @@ impl fmt::Display for HookPath {
 
 fn size(text: &str) -> Result<usize, InvalidSize> {
     parse_size(text).and_then(|size| usize::try_from(size).map_err(|_| InvalidSize))
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use http::HeaderMap;
 use schemas::signature::Verifier;
 use serde_json::Value;
@@ -9,12 +11,7 @@ use super::*;
 const NOW: OffsetDateTime = datetime!(2026-11-30 12:00 UTC);
 
 fn settings(url: &'static str) -> Settings {
-    Settings {
-        url: Uri::from_static(url),
-        allow_loopback: true,
-        scheme: own_scheme(),
-        schedule: Schedule::default(),
-    }
+    Settings::loopback(Uri::from_static(url))
 }
 
 fn secret(number: u64) -> Secret {

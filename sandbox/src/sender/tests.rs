@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::http::{HeaderMap, StatusCode, Uri, header};
+use ::http::{HeaderMap, StatusCode, header};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State as Shared};
@@ -112,11 +112,10 @@ fn secret() -> Secret {
 
 /// An account that delivers to `receiver` and owes `tasks` deliveries.
 fn account(receiver: SocketAddr, tasks: usize, schedule: Schedule) -> Account {
+    let url = format!("http://{receiver}/hooks/answers").parse().unwrap();
     let settings = provider::Settings {
-        url: format!("http://{receiver}/hooks/answers").parse::<Uri>().unwrap(),
-        allow_loopback: true,
-        scheme: own_scheme(),
         schedule,
+        ..provider::Settings::loopback(url)
     };
     let mut provider = Provider::new(settings, secret(), Seed(7));
     workload::play(

@@ -1,13 +1,16 @@
 //! A private broker.
 
 use std::{
-    fmt::Write as _,
+    error::Error,
     fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use nix::sys::signal::Signal;
 
 use super::{ServerError, find, port::Port, process::Process};
@@ -91,11 +94,20 @@ impl NatsServer {
         format!("nats://{}", self.addr())
     }
 
-    /// `http://host:port` of the monitoring port, where [`NatsOptions::monitor`] asked for one.
-    pub fn monitor_url(&self) -> Option<String> {
-        self.monitor
-            .as_ref()
-            .map(|port| format!("http://{}", port.addr()))
+    /// A page of the monitoring port, such as `/jsz`.
+    ///
+    /// # Panics
+    /// When [`NatsOptions::monitor`] asked for no such port, or it does not answer.
+    pub async fn monitoring(&self, page: &str) -> String {
+        let port = self.monitor.as_ref().expect("the options ask for the port");
+        let url = format!("http://{}{page}", port.addr());
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let get = async {
+            let answer = client.get(url.parse()?).await?;
+            let body = answer.into_body().collect().await?.to_bytes();
+            Ok::<_, Box<dyn Error>>(String::from_utf8(body.into())?)
+        };
+        get.await.unwrap_or_else(|e| panic!("getting {url}: {e}"))
     }
 
     /// Where the broker keeps its streams.
@@ -147,11 +159,6 @@ impl NatsServer {
         self.process.signal(Signal::SIGCONT);
     }
 
-    /// Changes the configuration for the next [`restart`](Self::restart).
-    pub fn options_mut(&mut self) -> &mut NatsOptions {
-        &mut self.options
-    }
-
     async fn run(&mut self) -> Result<(), ServerError> {
         let binary = self.options.binary.clone().map_or_else(find::nats_server, Ok)?;
         let config = match &self.options.config {
@@ -191,13 +198,15 @@ impl NatsServer {
     }
 
     fn write_config(&self) -> Result<PathBuf, ServerError> {
-        let mut text = format!("max_payload: {}\n", self.options.max_payload);
         let sync = if self.options.sync_always {
             "sync_interval: always"
         } else {
             ""
         };
-        let _ = writeln!(text, "jetstream {{ {sync} }}\n{}", self.options.extra);
+        let text = format!(
+            "max_payload: {}\njetstream {{ {sync} }}\n{}\n",
+            self.options.max_payload, self.options.extra
+        );
         let path = self.process.dir().join("nats.conf");
         fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))?;
         Ok(path)

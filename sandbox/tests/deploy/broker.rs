@@ -18,7 +18,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use sandbox::servers::{NatsOptions, NatsServer};
 use tokio::sync::mpsc;
 
-use crate::{ROOT, SOON};
+use crate::{ROOT, SOON, said};
 
 /// The name of the JetStream API in every account but the operator's.
 pub(crate) const API: &str = "ANSWERS.API";
@@ -45,21 +45,9 @@ pub(crate) struct Broker {
 
 impl Broker {
     pub(crate) async fn start() -> Self {
-        let deploy = Path::new(ROOT).join("deploy");
         let dir = tempfile::tempdir().unwrap();
-        let (config, secrets) = (dir.path().join("nats.conf"), dir.path().join("secrets"));
-        fs::copy(deploy.join("nats.conf"), &config).unwrap();
-        let made = Command::new(deploy.join("make-secrets"))
-            .arg(&secrets)
-            .status()
-            .unwrap();
-        assert!(made.success());
-        let user = Some(("operator".to_owned(), password(&secrets, "operator")));
-        let options = NatsOptions {
-            config: Some(config),
-            user,
-            ..NatsOptions::default()
-        };
+        let secrets = make_secrets(dir.path());
+        let options = options(dir.path(), "deploy/nats.conf");
         Self {
             server: NatsServer::start_with(options).await.unwrap(),
             secrets,
@@ -217,6 +205,28 @@ pub(crate) fn stream() -> Config {
         allow_direct: true,
         allow_atomic_publish: true,
         ..Config::default()
+    }
+}
+
+/// The password files of a deployment, in `secrets` below `dir`.
+pub(crate) fn make_secrets(dir: &Path) -> PathBuf {
+    let secrets = dir.join("secrets");
+    let made = Command::new(Path::new(ROOT).join("deploy/make-secrets"))
+        .arg(&secrets)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    secrets
+}
+
+/// A broker that runs a copy of the file `config` in `dir`, beside the secrets that the file includes.
+pub(crate) fn options(dir: &Path, config: impl AsRef<Path>) -> NatsOptions {
+    let copy = dir.join("nats.conf");
+    fs::copy(Path::new(ROOT).join(config), &copy).unwrap();
+    NatsOptions {
+        config: Some(copy),
+        user: Some(("operator".to_owned(), password(&dir.join("secrets"), "operator"))),
+        ..NatsOptions::default()
     }
 }
 

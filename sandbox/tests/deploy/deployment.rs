@@ -4,17 +4,18 @@
 use std::{
     fs,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command},
 };
 
 use sandbox::{
     eventually,
-    servers::{NatsOptions, NatsServer, Port, Postgres},
+    servers::{NatsServer, Port, Postgres},
 };
 
 use crate::{
-    ROOT, SOON,
+    SOON,
+    broker::{make_secrets, options},
     compose_file::{Compose, compose},
     program, said,
 };
@@ -33,22 +34,10 @@ impl Deployment {
     pub(crate) async fn start() -> Self {
         let compose = compose();
         let dir = tempfile::tempdir().unwrap();
-        let secrets = dir.path().join("secrets");
-        let made = Command::new(Path::new(ROOT).join("deploy/make-secrets"))
-            .arg(&secrets)
-            .output()
-            .unwrap();
-        assert!(made.status.success());
+        let secrets = make_secrets(dir.path());
         fs::write(secrets.join("webhook.secrets"), format!("{WEBHOOK_SECRET}\n")).unwrap();
 
-        let config = dir.path().join("nats.conf");
-        fs::copy(Path::new(ROOT).join(&compose.configs["nats.conf"].file), &config).unwrap();
-        let operator = fs::read_to_string(secrets.join("operator.password")).unwrap();
-        let options = NatsOptions {
-            config: Some(config),
-            user: Some(("operator".to_owned(), operator)),
-            ..NatsOptions::default()
-        };
+        let options = options(dir.path(), &compose.configs["nats.conf"].file);
         let (nats, postgres) = tokio::join!(NatsServer::start_with(options), Postgres::start());
         let deployment = Self {
             compose,

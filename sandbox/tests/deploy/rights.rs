@@ -180,7 +180,7 @@ async fn the_broker_syncs_before_it_acknowledges_and_takes_eight_megabytes() {
     let broker = Broker::start().await;
     let ingress = broker.user("ingress").await;
     assert_eq!(ingress.client.server_info().max_payload, 8 << 20);
-    let jsz = get(&format!("{}/jsz", broker.server.monitor_url().unwrap())).await;
+    let jsz = broker.server.monitoring("/jsz").await;
     assert!(jsz.contains(r#""sync_always": true"#), "{jsz}");
 }
 
@@ -198,12 +198,4 @@ fn passwords_that_are_there_stay_and_no_two_are_equal() {
     let distinct: std::collections::HashSet<_> =
         first.iter().filter(|password| password.len() == 32).collect();
     assert_eq!(distinct.len(), SERVICES.len());
-}
-
-async fn get(url: &str) -> String {
-    use http_body_util::BodyExt;
-    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
-        .build_http::<http_body_util::Empty<bytes::Bytes>>();
-    let answer = client.get(url.parse().unwrap()).await.unwrap();
-    String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }

@@ -44,11 +44,8 @@ async fn a_broker_syncs_before_it_acknowledges_and_takes_large_messages() {
     .unwrap();
     let client = async_nats::connect(server.url()).await.unwrap();
     assert_eq!(client.server_info().max_payload, 8 << 20);
-    assert!(
-        get(&format!("{}/jsz", server.monitor_url().unwrap()))
-            .await
-            .contains(r#""sync_always": true"#)
-    );
+    let jsz = server.monitoring("/jsz").await;
+    assert!(jsz.contains(r#""sync_always": true"#), "{jsz}");
 }
 
 #[tokio::test]
@@ -104,12 +101,4 @@ async fn a_broker_that_cannot_start_says_why() {
         error.contains("ended by itself") && error.contains("Parse error"),
         "{error}"
     );
-}
-
-async fn get(url: &str) -> String {
-    use http_body_util::BodyExt;
-    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
-        .build_http::<http_body_util::Empty<bytes::Bytes>>();
-    let answer = client.get(url.parse().unwrap()).await.unwrap();
-    String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }

@@ -3,9 +3,8 @@ use serde_json::json;
 use time::macros::datetime;
 
 use super::*;
-use crate::provider::schedule::Schedule;
 use crate::provider::secrets::Secret;
-use crate::provider::{Provider, Settings, own_scheme};
+use crate::provider::{Provider, Settings};
 use crate::seed::Seed;
 use crate::workload;
 
@@ -22,12 +21,7 @@ struct World {
 
 impl World {
     fn right() -> Self {
-        let settings = Settings {
-            url: Uri::from_static("http://localhost/"),
-            allow_loopback: true,
-            scheme: own_scheme(),
-            schedule: Schedule::default(),
-        };
+        let settings = Settings::loopback(Uri::from_static("http://localhost/"));
         let mut provider = Provider::new(settings, Secret::generate(Seed(7), 0), Seed(7));
         workload::play(&mut provider, workload::plan(Seed(7), 60, NOW));
         let tasks = provider.tasks().to_vec();

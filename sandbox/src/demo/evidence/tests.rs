@@ -4,10 +4,9 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use super::*;
-use crate::provider::schedule::Schedule;
 use crate::provider::secrets::Secret;
 use crate::provider::task::Task;
-use crate::provider::{Provider, Settings, own_scheme};
+use crate::provider::{Provider, Settings};
 use crate::seed::Seed;
 use crate::servers::{NatsServer, Postgres};
 use crate::workload;
@@ -20,12 +19,7 @@ values ($1, $1, $2, $3, $4, sha256(''), 'webhook', $5, $6)";
 
 /// More than one fetch of tasks, none of which has a key.
 fn tasks() -> Vec<Task> {
-    let settings = Settings {
-        url: Uri::from_static("http://localhost/"),
-        allow_loopback: true,
-        scheme: own_scheme(),
-        schedule: Schedule::default(),
-    };
+    let settings = Settings::loopback(Uri::from_static("http://localhost/"));
     let mut provider = Provider::new(settings, Secret::generate(Seed(7), 0), Seed(7));
     let mut planned = workload::plan(Seed(7), FETCH + 20, datetime!(2026-11-30 12:00 UTC));
     planned
