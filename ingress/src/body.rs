@@ -19,7 +19,7 @@ pub(crate) enum BodyError {
     TooLarge,
     /// It was not there in time.
     TooSlow,
-    /// It ended before its end, or its framing is no HTTP.
+    /// The connection ended before the body did, or its framing is not HTTP.
     Broken,
     /// There is no room for more bytes.
     BudgetSpent,
@@ -79,8 +79,8 @@ fn expected<B: Body>(body: &B, limit: usize) -> usize {
     declared.filter(|length| *length <= limit).unwrap_or_default()
 }
 
-/// Takes the rest of a refused body off the connection; whether its end was reached. Then the connection can carry the next
-/// request. Little is worth waiting for: what is long or slow costs the sender its connection.
+/// Takes the rest of a refused body off the connection; true when its end was reached, so that the connection can carry
+/// the next request. A long or slow rest is not waited for: the sender loses its connection instead.
 pub(crate) async fn drain<B>(body: &mut B) -> bool
 where
     B: Body<Data = Bytes> + Unpin,

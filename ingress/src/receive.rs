@@ -171,7 +171,7 @@ impl Hook {
     }
 
     /// Counts, logs and answers what was not taken. A short rest of the body is taken off the connection first, so that it can be
-    /// kept; but nobody who waits to be told to send a body is asked for one that nobody wants.
+    /// kept; but a sender that waits for `100 Continue` is not asked for a body that is not wanted.
     async fn refuse<B>(&self, refusal: &Refusal, headers: &HeaderMap, body: &mut B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -212,7 +212,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
         .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// hyper has refused lengths that are no numbers or contradict each other.
+/// hyper has refused lengths that are not numbers or contradict each other.
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

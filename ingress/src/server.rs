@@ -94,7 +94,8 @@ impl Server {
         });
     }
 
-    /// A peer that is gone again is no matter. All else is a shortage, of descriptors most likely, which takes a moment to pass.
+    /// A peer that is gone again does not matter. Every other error is a shortage, most likely of descriptors, that takes a
+    /// moment to pass.
     async fn accept_failed(&self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if matches!(

@@ -37,7 +37,7 @@ use progress::Narrator;
 use report::{Deliveries, Report};
 use stack::{HOOK, Places, Plan, Stack};
 
-/// The retry schedule is run so many times faster than the real one: the second attempt comes after 25 to 50 ms, the
+/// How many times faster than the real retry schedule the demo's is: the second attempt comes after 25 to 50 ms, the
 /// last after 13 to 26 s.
 const SPEED: f64 = 100.0;
 /// How often progress is looked at.

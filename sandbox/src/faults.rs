@@ -24,7 +24,7 @@ pub enum AttemptFault {
     HungUp,
     /// The connection is closed in the middle of the body.
     Cut,
-    /// It is signed with a secret that is none of the account's.
+    /// It is signed with a secret that is not one of the account's.
     WrongSecret,
     /// A byte of the body is changed after it was signed.
     BodyChanged,
@@ -165,7 +165,7 @@ impl FaultPlan {
         Self(Some((seed, rates)))
     }
 
-    /// The secret that strangers sign with; it is none of an account's.
+    /// The secret that strangers sign with; it belongs to no account.
     pub fn stranger(&self) -> Secret {
         let seed = self.0.as_ref().map_or(Seed(0), |(seed, _)| *seed);
         Secret::generate(seed, u64::MAX)

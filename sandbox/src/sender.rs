@@ -191,7 +191,7 @@ impl Parts {
                 Reply::Nothing("the host cannot be reached".to_owned())
             }
             AttemptFault::AnswerLost => {
-                // The answer counts for the tally; the provider never sees it.
+                // The tally counts the answer; the provider never sees it.
                 let _ = self.post(Kind::AnswerLost, request, turn).await;
                 Reply::Nothing("the connection was closed before an answer came".to_owned())
             }
@@ -244,6 +244,7 @@ impl Parts {
             .account
             .look(|provider| forgery::body(provider, delivery, forgery));
         let request = self.signed_by_a_stranger(delivery, body);
+        // The tally counts the answer; nothing follows from it.
         let _ = self.post(Kind::Forged, &request, turn).await;
     }
 
@@ -253,12 +254,13 @@ impl Parts {
             .look(|provider| provider.forged(delivery, body, key, self.clock.now()))
     }
 
-    /// Posts a request that is no attempt, once there is room for it.
+    /// Posts a request that is not an attempt, once there is room for it.
     async fn post_later(&self, delay: Duration, kind: Kind, request: Request, turn: u64) {
         tokio::time::sleep(delay).await;
         let Ok(_room) = self.room.acquire().await else {
             return;
         };
+        // As above: the tally counts the answer.
         let _ = self.post(kind, &request, turn).await;
     }
 

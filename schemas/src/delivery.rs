@@ -54,23 +54,23 @@ pub enum Delivery<'b> {
 /// Why no task can be read from a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum Unreadable {
-    /// The bytes are no UTF-8.
+    /// The bytes are not UTF-8.
     #[error("the body is not valid UTF-8")]
     InvalidUtf8,
-    /// The text is no JSON, or more than one JSON text.
+    /// The text is not JSON, or more than one JSON text.
     #[error("the body is not valid JSON")]
     MalformedJson,
-    /// A key stands twice in the envelope or in `task`: parsers disagree on which one counts.
-    #[error("a key stands twice in the envelope or in the task")]
+    /// A key occurs twice in the envelope or in `task`: parsers disagree on which one counts.
+    #[error("a key occurs twice in the envelope or in the task")]
     DuplicateKey,
-    /// The body or `task` is no object, `test` no boolean, or the id or status no string.
-    #[error("a field is not of the kind that the contract says")]
+    /// The body or `task` is not an object, `test` not a boolean, or the id or status not a string.
+    #[error("a field is not of the type that the contract says")]
     BadFieldType,
     /// No `task`, or no id in it.
     #[error("there is no task id")]
     MissingTaskId,
     /// The id breaks the rules of [`TaskId`].
-    #[error("the task id is empty, too long, or holds what no id may hold")]
+    #[error("the task id is empty, too long, or holds characters that it must not hold")]
     BadTaskId,
     /// No `task.status`.
     #[error("there is no task status")]

@@ -106,8 +106,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// The result it holds; None for what is no result. Reads the body: it is needed for few events, so those that
-    /// are stored without question do not pay for it.
+    /// The result it holds; None when it is not a result. Reads the body when it is called: only few events
+    /// need it.
     pub fn fact(&self) -> Option<Fact> {
         match self.kind {
             Kind::Completed | Kind::Failed => Fact::read(&self.body),
@@ -116,7 +116,7 @@ impl Event {
     }
 
     /// The same event under the id of a divergent result, for a body that differs from what the stream holds under
-    /// the task's own id. Unchanged when it is no result.
+    /// the task's own id. Unchanged when it is not a result.
     pub fn into_divergent(mut self) -> Self {
         if let Some(fact) = self.fact() {
             self.msg_id = MsgId::of_divergent(&fact);

@@ -1,7 +1,7 @@
 //! The job a task belongs to.
 //!
-//! Whoever reruns a task needs a new idempotency key, because the old one stays bound to the old task; the
-//! custom is the old key with `-r1`, `-r2`, … behind it. All of them answer the same job.
+//! Rerunning a task takes a new idempotency key, because the old one stays bound to the old task. By convention
+//! it is the old key followed by `-r1`, `-r2`, …; all of these tasks answer the same job.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::delivery::TaskId;
 #[serde(deny_unknown_fields)]
 pub struct Rules {
     /// Whether one rerun suffix, `-r[1-9][0-9]*` at the end, is taken off. A key such as `model-r2` may end
-    /// so by itself: then this must be off.
+    /// so without being a rerun: then this must be off.
     pub rerun_suffix: bool,
 }
 

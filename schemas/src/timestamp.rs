@@ -16,7 +16,7 @@ pub const MAX_AHEAD: Duration = Duration::DAY;
 /// Accepted beyond the letter of the RFC: a space for the `T`, any number of fraction digits, and second 60 in
 /// any minute, as the last microsecond of that minute. Not accepted: a missing offset, `24:00`, numbers, words.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
-    // The parser takes any byte as the separator; a date and a time run together by `x` are no timestamp.
+    // The parser takes any byte as the separator; a date and a time with an `x` between them are not a timestamp.
     let &separator = text.as_bytes().get(10)?;
     if !matches!(separator, b'T' | b't' | b' ') {
         return None;

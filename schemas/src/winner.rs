@@ -5,9 +5,9 @@
 //!
 //! - A task's row is that of its event with the greatest ([`TaskRank`], [`Provenance`]).
 //! - A job's winner is the task of its event with the greatest [`JobRank`]; among equals, which are events of one
-//!   task, the lowest sequence stands in the row. Events count here, not rows: should two events of one task name
-//!   different jobs, the task stands for both. (A row that changes its job would leave the old one, and the greatest
-//!   of what is left is not a thing that only grows.)
+//!   task, the row names the lowest sequence. Events count here, not rows: should two events of one task name
+//!   different jobs, the task competes in both. (Were rows to count, a row that changes its job would leave the old job, whose
+//!   winner would have to go back to a lesser one, and a maximum only grows.)
 
 use std::cmp::{Ordering, Reverse};
 

@@ -60,8 +60,8 @@ impl fmt::Display for ConfigFaults {
 /// Parses the command line and the environment into `P`, then adds what `check` finds.
 ///
 /// clap stops at the first bad value. Here each bad value becomes a fault, its default takes its place, and parsing goes on.
-/// `check` gets to see the values only when all of them could be read, or when the defaults could stand in for those that could not; it is
-/// told which by [`ConfigFaults::is_empty`].
+/// `check` sees the values once all of them are read, with defaults in the place of those that could not be;
+/// [`ConfigFaults::is_empty`] tells it whether there were any.
 ///
 /// # Errors
 /// The exit code to end with: 0 after `--help` or `--version`, else 64 with every fault on standard error.

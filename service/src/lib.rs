@@ -1,4 +1,4 @@
-//! What every program of answerlog does the same way: start, log, tell how it is, and stop.
+//! What every program of answerlog does the same way: start, log, report its health, and stop.
 //!
 //! A program's `main` reads its configuration with [`cli`] (all faults at once, exit code 64) and hands an
 //! async function to [`run()`], which brings the runtime, the logs and a [`Stop`] that the operating system's

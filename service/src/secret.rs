@@ -45,7 +45,7 @@ pub enum SecretError {
         /// The variable.
         name: String,
     },
-    /// The variable holds bytes that are no UTF-8.
+    /// The variable holds bytes that are not UTF-8.
     #[error("{name} is not valid UTF-8")]
     NotText {
         /// The variable.
@@ -67,7 +67,7 @@ pub enum SecretError {
 /// written by editors and by `echo` have one. `None` when neither is set. `environment` gives the value of a variable.
 ///
 /// # Errors
-/// When both are set, when the file cannot be read, or when the value is no UTF-8.
+/// When both are set, when the file cannot be read, or when the value is not UTF-8.
 pub fn read(
     name: &str,
     environment: &dyn Fn(&str) -> Option<OsString>,

@@ -144,7 +144,7 @@ pub(super) struct ServeFlags {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HookPath(pub(super) String);
 
-/// Why a text is no path that requests can have.
+/// Why a text cannot be the path of a request.
 #[derive(Debug, thiserror::Error)]
 #[error("a path begins with / and has visible ASCII characters, none of them one of ? # \" < > ` {{ }}")]
 pub(super) struct InvalidPath;

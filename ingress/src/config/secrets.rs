@@ -1,7 +1,7 @@
 //! The webhook secrets: `WEBHOOK_SECRETS`, or the file that `WEBHOOK_SECRETS_FILE` names.
 //!
-//! During a rotation both the new and the old secret stand there, the new one first: metrics tell by its place which one a
-//! delivery was signed with.
+//! During a rotation it holds both secrets, the new one first: metrics show by place which one a delivery was signed
+//! with.
 
 use std::ffi::OsString;
 

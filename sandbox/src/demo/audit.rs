@@ -125,7 +125,7 @@ impl<'t> Audit<'t> {
             || event.body.get("response") != entry.response.as_ref()
         {
             self.strays.push(format!(
-                "event {} on {} is no result of task {id}",
+                "event {} on {} is not the result of task {id}",
                 event.seq, event.subject
             ));
             return;

@@ -21,23 +21,23 @@ impl Narrator {
         }
     }
 
-    /// What the demo does now.
+    /// What the demo is doing.
     pub(super) fn stage(&self) -> &'static str {
         self.stage.get()
     }
 
-    /// The demo begins with something that needs no telling.
+    /// Begins a stage without printing it.
     pub(super) fn stage_is(&self, stage: &'static str) {
         self.stage.set(stage);
     }
 
-    /// The demo begins with something else.
+    /// Begins a stage and prints it.
     pub(super) fn begin(&self, stage: &'static str) {
         self.stage.set(stage);
         println!("demo: {stage}");
     }
 
-    /// The demo begins with something that has `total` steps.
+    /// Begins a stage of `total` steps.
     pub(super) fn count(&self, stage: &'static str, total: u64) -> Steps {
         self.stage.set(stage);
         let bar = self.terminal.then(|| {
@@ -46,7 +46,7 @@ impl Narrator {
             let style = ProgressStyle::with_template(template).expect("a template that the test below draws");
             bar.set_style(
                 style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    // A bar that cannot be drawn is no reason to stop.
+                    // A bar that cannot be drawn must not stop the demo.
                     let _ = write!(out, "{:.0}", state.per_sec());
                 }),
             );
@@ -68,12 +68,12 @@ pub(super) struct Steps {
     stage: &'static str,
     total: u64,
     bar: Option<ProgressBar>,
-    /// The fifths of the way that were told of.
+    /// The fifths of the way that were printed.
     said: u64,
 }
 
 impl Steps {
-    /// So many steps are done.
+    /// Shows that `steps` steps are done.
     pub(super) fn done(&mut self, steps: u64) {
         match &self.bar {
             Some(bar) => bar.set_position(steps),

@@ -9,7 +9,7 @@ use crate::provider::Provider;
 use crate::provider::delivery::{State, Subject};
 use crate::sender::{Kind, Tally};
 
-/// Of each list of faults at most so many are printed.
+/// How many entries of each list of faults are printed at most.
 const SHOWN: usize = 10;
 
 /// Everything that the demo found.

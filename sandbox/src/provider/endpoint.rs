@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Why a delivery to a URL is dead before its first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Undeliverable {
-    /// It is no absolute URL.
+    /// It is not an absolute URL.
     #[error("the URL is not an absolute http or https URL")]
     NotAUrl,
     /// Its scheme is not https.

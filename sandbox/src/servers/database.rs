@@ -1,4 +1,4 @@
-//! A database of one test's own.
+//! A database for one test alone.
 
 use std::{
     net::SocketAddr,
@@ -44,7 +44,7 @@ impl Database {
         url(link.addr(), &self.name)
     }
 
-    /// A session of one's own. It ends when the client is dropped.
+    /// A new session. It ends when the client is dropped.
     ///
     /// # Panics
     /// When the server does not give one.

@@ -1,4 +1,4 @@
-//! Why a server could not be had.
+//! Why a server could not be started.
 
 use std::{io, path::PathBuf};
 
@@ -41,7 +41,7 @@ pub enum ServerError {
         /// The last lines of its log.
         log: String,
     },
-    /// Postgres runs as root nowhere, and there is no other user here to run it as.
+    /// Postgres refuses to run as root, and there is no other user here to run it as.
     #[error(
         "Postgres refuses to run as root, and this machine has neither a user `postgres` nor a user `nobody`"
     )]

@@ -54,7 +54,7 @@ impl Postgres {
         SHARED.get_or_init(Self::start).await
     }
 
-    /// A server of one's own, for tests that stop it.
+    /// A server that nothing else uses, for tests that stop it.
     ///
     /// # Panics
     /// When there is none to start; the message says what to do.
@@ -157,7 +157,7 @@ impl Postgres {
         self.process.signal(Signal::SIGCONT);
     }
 
-    /// For the pid of each process that the first one has started. One that ends meanwhile is no fault.
+    /// For the pid of each process that the first one has started. One that has ended meanwhile is passed over.
     fn each_session(&self, act: impl Fn(u32)) {
         let Some(pid) = self.pid() else { return };
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -249,7 +249,7 @@ async fn probe(url: &str) -> Result<(), tokio_postgres::Error> {
     .await
 }
 
-/// Whom to run as: root may not, so there it is another user of this machine.
+/// The user to run as: Postgres refuses root, so for root it is another user of this machine.
 fn owner() -> Result<Option<(Uid, Gid)>, ServerError> {
     if !Uid::effective().is_root() {
         return Ok(None);

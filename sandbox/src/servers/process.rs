@@ -200,7 +200,7 @@ fn any_thread_runs(pid: u32) -> bool {
     threads
         .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
         .any(|stat| {
-            // The state follows the name, which stands in parentheses and may hold any character: T stopped, Z and X ended.
+            // The state follows the name, which is in parentheses and may hold any character: T stopped, Z and X ended.
             let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
             !matches!(state, Some('T' | 'Z' | 'X'))
         })

@@ -5,13 +5,13 @@ use std::fmt;
 /// Something that was not kept as sent, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// `createdAt` is a string, but no timestamp; or no string at all.
+    /// `createdAt` is not a timestamp.
     CreatedAtNotATimestamp,
     /// `createdAt` is before 2000.
     CreatedAtBefore2000,
     /// `createdAt` is more than a day after the stream's own timestamp.
     CreatedAtInFuture,
-    /// `idempotencyKey` is no string.
+    /// `idempotencyKey` is not a string.
     KeyNotAString,
     /// `idempotencyKey` is over [`MAX_KEY_BYTES`](super::MAX_KEY_BYTES).
     KeyTooLong,

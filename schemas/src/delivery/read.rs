@@ -85,7 +85,7 @@ fn present(value: &RawValue) -> Option<&RawValue> {
     (value.get() != "null").then_some(value)
 }
 
-/// The value of a JSON string; None when the value is no string.
+/// The value of a JSON string; None when the value is not a string.
 fn string(value: &RawValue) -> Option<Result<Cow<'_, str>, LoneSurrogate>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
     Some(json::unescape(inner))

@@ -51,17 +51,17 @@ impl TryFrom<String> for TaskId {
     }
 }
 
-/// Why a text is no task id.
+/// Why a text cannot be a task id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidTaskId {
     /// No text at all.
-    #[error("is empty")]
+    #[error("the task id is empty")]
     Empty,
     /// Over [`MAX_KEY_BYTES`].
-    #[error("is longer than {MAX_KEY_BYTES} bytes")]
+    #[error("the task id is longer than {MAX_KEY_BYTES} bytes")]
     TooLong,
     /// A control character, or half of a surrogate pair.
-    #[error("holds a control character or a lone surrogate")]
+    #[error("the task id holds a control character or a lone surrogate")]
     InvalidText,
 }
 

@@ -16,7 +16,7 @@ pub enum Classified {
     Result {
         /// What to append.
         event: Event,
-        /// What could not be taken as sent; the event is none the worse for it.
+        /// What could not be taken as sent; the event is stored all the same.
         problems: Vec<Problem>,
     },
     /// A task that has not ended, or whose status is unknown.

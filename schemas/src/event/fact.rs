@@ -27,7 +27,7 @@ impl Fact {
         }
     }
 
-    /// The fact that a stored body states; None when it is no result.
+    /// The fact that a stored body states; None when it is not a result.
     pub fn read(body: &[u8]) -> Option<Self> {
         match delivery::read(body) {
             Ok(Delivery::Result(result)) => Some(Self::of(&result)),

@@ -10,7 +10,7 @@ use crate::delivery::TaskId;
 
 /// The message id (`Nats-Msg-Id`), by which the broker tells duplicates. Printable ASCII without spaces.
 ///
-/// A result's id is its task's, so that the broker keeps one event a task; `/` and `#` never stand in an encoded
+/// A result's id is its task's, so that the broker keeps one event a task; `/` and `#` never occur in an encoded
 /// task id, so the other forms can never take a task's place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MsgId(String);
@@ -37,7 +37,7 @@ impl MsgId {
         Self(format!("quarantine/{}", hex::encode(Sha256::digest(body))))
     }
 
-    /// As it stands in the header.
+    /// As written in the header.
     pub fn as_str(&self) -> &str {
         &self.0
     }

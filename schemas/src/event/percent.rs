@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Bytes that stand for themselves in a message id: those of usual ids.
+/// Bytes that a message id holds unencoded: those of usual ids.
 const fn in_id(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'~' | b':' | b'@' | b'-')
 }
 
-/// Bytes that stand for themselves in a CloudEvents header: printable ASCII but for `"` and `%`.
+/// Bytes that a CloudEvents header holds unencoded: printable ASCII but for `"` and `%`.
 const fn in_header(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'%')
 }
@@ -41,7 +41,7 @@ fn encode(text: &str, stays: impl Fn(u8) -> bool) -> Cow<'_, str> {
 }
 
 /// Decodes a header value, whichever bytes its writer chose to encode, in hex of either case. None when a `%` is
-/// followed by anything else than two hex digits, or when the bytes are no UTF-8.
+/// followed by anything but two hex digits, or when the bytes are not UTF-8.
 pub fn decode(value: &str) -> Option<Cow<'_, str>> {
     if !value.contains('%') {
         return Some(Cow::Borrowed(value));

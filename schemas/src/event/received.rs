@@ -3,7 +3,7 @@
 use super::percent::decode;
 use super::{Via, header};
 
-/// The headers of a stored event that somebody asks for. Read tolerantly: names in any case, unknown headers and
+/// The headers of a stored event that are of use to us. Read tolerantly: names in any case, unknown headers and
 /// unusable values skipped. Nothing here is proof of anything; the body is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Received {
@@ -24,7 +24,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Reads headers, given as pairs of name and value. Of a header that stands twice, the first counts.
+    /// Reads headers, given as pairs of name and value. Of a header that occurs twice, the first counts.
     pub fn from_headers<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Self {
         let mut received = Self::default();
         for (name, value) in headers {

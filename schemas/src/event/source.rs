@@ -32,7 +32,7 @@ impl Source {
         &self.text
     }
 
-    /// As it stands in the header.
+    /// As written in the header.
     pub(super) fn header(&self) -> &str {
         &self.header
     }
@@ -44,7 +44,7 @@ impl Default for Source {
     }
 }
 
-/// A source that is no URI reference.
+/// Why a text cannot be a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a source is a URI reference of 1 to 256 characters")]
 pub struct InvalidSource;

@@ -15,7 +15,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// As it stands in the header and in the column `via`.
+    /// As written in the header and in the column `via`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",

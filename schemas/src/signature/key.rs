@@ -10,7 +10,7 @@ use sha2::Sha256;
 use thiserror::Error;
 
 /// How the text of a secret becomes the key of the MAC. The same text gives different keys: mixing them up is
-/// the likeliest fault of a new installation.
+/// the most likely fault of a new installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEncoding {
     /// The UTF-8 bytes of the text as it is, prefix included.
@@ -32,7 +32,7 @@ const SECRET_BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl SigningKey {
-    /// Makes a key of the text of a secret. Whoever reads it from a file takes the final line break off first.
+    /// Makes a key from the text of a secret. The final line break of a file must have been removed.
     pub fn new(secret: &str, encoding: KeyEncoding) -> Result<Self, InvalidSecret> {
         if secret.is_empty() {
             return Err(InvalidSecret::Empty);
@@ -83,7 +83,7 @@ pub enum InvalidSecret {
     /// White space or a control character, often a line break from a file.
     #[error("the secret holds white space or a control character")]
     Blank,
-    /// The scheme wants base64, and this is none.
+    /// The encoding is base64, and this is not.
     #[error("the secret is not base64")]
     NotBase64,
 }

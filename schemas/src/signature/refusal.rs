@@ -10,11 +10,11 @@ pub enum Refusal {
     MissingHeader,
     /// The signature header is over [`MAX_HEADER_BYTES`](super::MAX_HEADER_BYTES).
     HeaderTooLong,
-    /// A header that must stand once stands twice, is no ASCII, or holds an id outside the scheme's rules.
+    /// A header that must occur once occurs twice, is not ASCII, or holds an id outside the scheme's rules.
     MalformedHeader,
     /// The signature list holds no `t`.
     MissingTimestamp,
-    /// The timestamp is no plain number of seconds.
+    /// The timestamp is not a plain number of seconds.
     MalformedTimestamp,
     /// Two timestamps that differ.
     ConflictingTimestamps,

@@ -12,7 +12,7 @@ use super::{SIGNATURE_BASE64, Scheme, SigningKey, UnixSeconds, header};
 ///
 /// # Panics
 ///
-/// In Standard Webhooks, when `id` cannot stand in a header.
+/// In Standard Webhooks, when `id` is not fit for a header.
 pub fn sign(
     scheme: &Scheme,
     keys: &[SigningKey],
