@@ -212,7 +212,7 @@ impl Pace {
                 self.last.took = seconds(self.load * self.plain.unwrap_or_default());
             }
             if self.trial == Trial::None {
-                return Decision::Plain(queue.waiting);
+                return self.plainly(queue);
             }
         }
         if self.outstanding > 0 {
@@ -237,6 +237,18 @@ impl Pace {
                 Decision::Plain(events)
             }
             Some(_) | None => Decision::Batch(events),
+        }
+    }
+
+    /// Everything at once; but few while nothing is known yet, for a slow disk would make a long lesson of many.
+    fn plainly(&self, queue: Queue) -> Decision {
+        let has_choice = self.mode == Mode::Auto && self.batches_allowed;
+        if !has_choice || self.plain.is_some() {
+            return Decision::Plain(queue.waiting);
+        }
+        match PLAIN_TRIAL.saturating_sub(self.outstanding) {
+            0 => Decision::Hold(None),
+            room => Decision::Plain(queue.waiting.min(room)),
         }
     }
 

@@ -30,7 +30,9 @@ async fn every_event_of_a_batch_gets_its_own_sequence() {
     let appender = world.appender(&mode(Mode::Batch)).await;
     let events: Vec<_> = (0..300).map(|n| completed(&format!("t-{n}"), "yes")).collect();
     let answers = join_all(events.iter().map(|event| appender.append(event.clone()))).await;
-    assert!(world.batched().await > 0, "nothing went in a batch");
+    // An older server would sync for every event of a batch as well, so it is given none.
+    let batches_pay = world.connection.server_version() >= (2, 15, 0);
+    assert_eq!(world.batched().await > 0, batches_pay);
     for (event, answer) in events.into_iter().zip(answers) {
         let Ok(Appended::Stored { seq }) = answer else {
             panic!("{answer:?}")
