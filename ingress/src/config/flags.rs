@@ -12,7 +12,7 @@ use schemas::event::Source;
 use service::{LogArgs, admin::AdminArgs, healthcheck::HealthcheckArgs};
 use stream::append::AppendSettings;
 use stream::connect::Settings;
-use stream::declare::{InvalidSize, StreamSpec, parse_size};
+use stream::declare::{StreamSpec, parse_size};
 
 use super::signing::SigningFlags;
 
@@ -97,11 +97,11 @@ pub(super) struct ServeFlags {
     pub(super) tls_key: Option<PathBuf>,
 
     /// Largest body; by default what the stream takes less 64 KiB for headers. Refuses to start when the stream takes less than this.
-    #[arg(long, env = "BODY_LIMIT", value_name = "SIZE", value_parser = size, help_heading = "Limits")]
+    #[arg(long, env = "BODY_LIMIT", value_name = "SIZE", value_parser = parse_size::<usize>, help_heading = "Limits")]
     pub(super) body_limit: Option<usize>,
 
     /// Bytes of bodies held at the same time, the first 64 KiB of each not counted; what is over gets 503.
-    #[arg(long, env = "BODY_BUDGET", value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Limits")]
+    #[arg(long, env = "BODY_BUDGET", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size::<usize>, help_heading = "Limits")]
     pub(super) body_budget: usize,
 
     /// Requests worked on at the same time; what is over gets 503.
@@ -165,8 +165,4 @@ impl fmt::Display for HookPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-fn size(text: &str) -> Result<usize, InvalidSize> {
-    parse_size(text).and_then(|size| usize::try_from(size).map_err(|_| InvalidSize))
 }

@@ -96,7 +96,14 @@ pub fn command(
 ) -> Result<Command, ExitCode> {
     service::cli::parse(arguments, |flags: Flags, faults| match flags.command {
         None => serve(flags.serve, environment, faults).map(|config| Command::Serve(Box::new(config))),
-        Some(Subcommand::Stream { action }) => Some(Command::Stream(action)),
+        Some(Subcommand::Stream { action }) => {
+            let (StreamAction::Check(args) | StreamAction::Update(args)) = &action;
+            args.nats
+                .faults()
+                .into_iter()
+                .for_each(|fault| faults.push(fault));
+            Some(Command::Stream(action))
+        }
         Some(Subcommand::Healthcheck(args)) => Some(Command::Healthcheck(args)),
     })
 }
@@ -112,6 +119,11 @@ fn serve(
     let verifier = signing::verifier(&flags.signing, scheme.clone(), keys, faults);
     let tls = tls::server(flags.tls_cert.as_deref(), flags.tls_key.as_deref(), faults);
     let limits = limits(&flags, faults);
+    flags
+        .nats
+        .faults()
+        .into_iter()
+        .for_each(|fault| faults.push(fault));
     Some(Config {
         log: flags.log,
         admin: flags.admin,

@@ -63,8 +63,12 @@ fn all_faults_are_named_at_once_and_no_secret_is_shown() {
         ("TIMESTAMP_HEADER", "x-time"),
         ("BODY_LIMIT", "16MiB"),
         ("BODY_BUDGET", "1MiB"),
+        ("NATS_USER", "ingress"),
+        ("NATS_CA", "/nowhere/ca.pem"),
     ]);
     for named in [
+        "NATS_USER",
+        "/nowhere/ca.pem",
         "WEBHOOK_SECRETS",
         "--listen",
         "--tolerance",

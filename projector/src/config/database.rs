@@ -22,11 +22,11 @@ const URL: &str = "DATABASE_URL";
 )]
 pub struct DatabaseArgs {
     /// Certificate authorities (PEM). With them TLS is required and the server's certificate and name are checked;
-    /// without them there is no TLS. `sslrootcert` in the URL does the same
+    /// without them there is no TLS. `sslrootcert` in the URL does the same.
     #[arg(long, env = "DATABASE_CA", value_name = "FILE")]
     pub database_ca: Option<PathBuf>,
-    /// How long connecting may take
-    #[arg(long, env = "DATABASE_CONNECT_TIMEOUT", value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "5s")]
+    /// Longest time for one attempt to connect.
+    #[arg(long, env = "DATABASE_CONNECT_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
     pub database_connect_timeout: Duration,
 }
 

@@ -16,7 +16,7 @@ pub use database::{DatabaseArgs, Target};
 
 use crate::database::Limits;
 
-/// Projects the events of one stream into Postgres: one row a task, one winner a job.
+/// Project the events of one stream into Postgres: one row a task, one winner a job.
 #[derive(Debug, Parser)]
 #[command(name = "projector", version)]
 struct Cli {
@@ -28,11 +28,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CommandArgs {
-    /// Projects until it is told to stop. Any number of these share the work
+    /// Project until told to stop. Any number of these share the work.
     Run(Box<RunArgs>),
-    /// Brings the database schema to the version that this build needs
+    /// Bring the database schema to the version that this build needs.
     Migrate(MigrateArgs),
-    /// Asks the projector on this machine how it is
+    /// Ask the process beside this one how it is: exit code 0 when all is right.
     Healthcheck(HealthcheckArgs),
 }
 
@@ -61,26 +61,26 @@ struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Projection")]
 struct ProjectionArgs {
-    /// Most messages in one transaction
+    /// Most messages in one transaction.
     #[arg(long, env = "BATCH_MESSAGES", value_name = "N", default_value = "1000")]
     batch_messages: usize,
-    /// Most bytes in one transaction; one message of the largest size that the broker takes always fits
-    #[arg(long, env = "BATCH_BYTES", value_name = "BYTES", default_value = "8388608")]
+    /// Most bytes in one transaction; one message of the largest size that the broker takes always fits.
+    #[arg(long, env = "BATCH_BYTES", value_name = "SIZE", value_parser = stream::declare::parse_size::<usize>, default_value = "8MiB")]
     batch_bytes: usize,
-    /// How long one statement may take
-    #[arg(long, env = "STATEMENT_TIMEOUT", value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "20s")]
+    /// Longest time for one statement.
+    #[arg(long, env = "STATEMENT_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "20s")]
     statement_timeout: Duration,
-    /// Most connections to Postgres
+    /// Most connections to Postgres.
     #[arg(long, env = "DATABASE_POOL_SIZE", value_name = "N", default_value = "4")]
     database_pool_size: usize,
-    /// Whether one rerun suffix `-r1`, `-r2`, … is taken off a key to get the job key
+    /// Whether one rerun suffix `-r1`, `-r2`, … is taken off a key to get the job key.
     #[arg(long, env = "RERUN_SUFFIX", value_name = "BOOL", action = clap::ArgAction::Set, default_value = "true")]
     rerun_suffix: bool,
-    /// How often progress is noted in the database: what a restarted database has projected again at most
-    #[arg(long, env = "FLOOR_INTERVAL", value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "2s")]
+    /// How often progress is noted in the database: what a restored database has projected again at most.
+    #[arg(long, env = "FLOOR_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "2s")]
     floor_interval: Duration,
-    /// How long a stop may take: the batch in hand is finished first
-    #[arg(long, env = "STOP_GRACE", value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "25s")]
+    /// Longest time from a signal to stop until the end; the batch in hand is finished first.
+    #[arg(long, env = "STOP_GRACE", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "25s")]
     stop_grace: Duration,
 }
 
@@ -160,8 +160,8 @@ impl Config {
 
 /// Beyond these a batch gains nothing and only takes memory, here and in the database.
 const MOST_BATCH_MESSAGES: usize = 10_000;
-const MOST_BATCH_BYTES: usize = 64 << 20;
-const LEAST_BATCH_BYTES: usize = 64 << 10;
+const MOST_BATCH_MIB: usize = 64;
+const LEAST_BATCH_KIB: usize = 64;
 
 impl RunArgs {
     fn check(
@@ -176,6 +176,10 @@ impl RunArgs {
         };
         own.check(&limits, &self.consumer, faults);
         let database = self.database.check(environment, faults);
+        self.nats
+            .faults()
+            .into_iter()
+            .for_each(|fault| faults.push(fault));
         Some(RunConfig {
             nats: self.nats,
             stream: self.stream,
@@ -202,8 +206,8 @@ impl ProjectionArgs {
             format!("--batch-messages must be from 1 to {MOST_BATCH_MESSAGES}"),
         );
         faults.require(
-            (LEAST_BATCH_BYTES..=MOST_BATCH_BYTES).contains(&self.batch_bytes),
-            format!("--batch-bytes must be from {LEAST_BATCH_BYTES} to {MOST_BATCH_BYTES}"),
+            (LEAST_BATCH_KIB << 10..=MOST_BATCH_MIB << 20).contains(&self.batch_bytes),
+            format!("--batch-bytes must be from {LEAST_BATCH_KIB}KiB to {MOST_BATCH_MIB}MiB"),
         );
         // Each process holds two batches: one being committed, one being fetched.
         faults.require(
@@ -229,6 +233,7 @@ impl ProjectionArgs {
             self.floor_interval >= Duration::from_millis(10),
             "--floor-interval must be at least 10ms",
         );
+        faults.require(!self.stop_grace.is_zero(), "--stop-grace must not be zero");
         let name = consumer.durable.as_bytes();
         faults.require(
             !name.is_empty()

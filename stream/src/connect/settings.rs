@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_nats::{ConnectOptions, ServerAddr};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use super::ConnectError;
+use super::{Chain, ConnectError};
 
 /// How to reach the broker.
 ///
@@ -119,6 +119,25 @@ impl Settings {
         self
     }
 
+    /// What is wrong with the settings or with the files that they name, one line a fault, so that a program can name
+    /// all of them before it starts.
+    pub fn faults(&self) -> Vec<String> {
+        let given =
+            |what, path: &Option<PathBuf>| path.as_deref().map_or(Ok(()), |path| readable(what, path));
+        [
+            self.servers().map(drop),
+            self.login().map(drop),
+            given("NATS credentials", &self.credentials),
+            given("certificate authorities", &self.ca),
+            given("a certificate", &self.cert),
+            given("a private key", &self.key),
+        ]
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|fault| Chain(&fault).to_string())
+        .collect()
+    }
+
     pub(super) fn servers(&self) -> Result<Vec<ServerAddr>, ConnectError> {
         if self.urls.iter().all(|url| url.trim().is_empty()) {
             return Err(ConnectError::Settings("NATS_URL names no server"));
@@ -149,11 +168,8 @@ impl Settings {
             .request_timeout(Some(self.request_timeout))
             .ping_interval(self.ping_interval)
             .custom_inbox_prefix(&self.inbox_prefix);
-        if let Some(user) = &self.user {
-            let password = self.password()?.ok_or(ConnectError::Settings(
-                "NATS_USER is set, but neither NATS_PASSWORD nor NATS_PASSWORD_FILE",
-            ))?;
-            options = options.user_and_password(user.clone(), password);
+        if let Some((user, password)) = self.login()? {
+            options = options.user_and_password(user, password);
         }
         if let Some(path) = &self.credentials {
             options = options
@@ -171,6 +187,17 @@ impl Settings {
             options = options.add_client_certificate(cert.clone(), key.clone());
         }
         Ok(options)
+    }
+
+    fn login(&self) -> Result<Option<(String, String)>, ConnectError> {
+        let password = self.password()?;
+        let Some(user) = self.user.clone() else {
+            return Ok(None);
+        };
+        let password = password.ok_or(ConnectError::Settings(
+            "NATS_USER is set, but neither NATS_PASSWORD nor NATS_PASSWORD_FILE",
+        ))?;
+        Ok(Some((user, password)))
     }
 
     fn password(&self) -> Result<Option<String>, ConnectError> {
@@ -278,6 +305,28 @@ mod tests {
             .map(Arg::get_long)
             .collect();
         assert_eq!(flags, [Some("nats-password-file")]);
+    }
+
+    #[test]
+    fn all_faults_are_named_at_once() {
+        let nowhere = || Some(PathBuf::from("/nowhere/file"));
+        let settings = Settings {
+            urls: vec!["nats://a b".to_owned()],
+            user: Some("bob".to_owned()),
+            credentials: nowhere(),
+            ca: nowhere(),
+            cert: nowhere(),
+            key: nowhere(),
+            ..Settings::for_url("")
+        };
+        let faults = settings.faults();
+        assert_eq!(faults.len(), 6, "{faults:?}");
+        assert!(faults[1].starts_with("NATS_USER is set"), "{}", faults[1]);
+        let missing = faults
+            .iter()
+            .filter(|fault| fault.contains("/nowhere/file: No such file"));
+        assert_eq!(missing.count(), 4, "{faults:?}");
+        assert_eq!(Settings::for_url("nats://a").faults(), [""; 0]);
     }
 
     #[test]

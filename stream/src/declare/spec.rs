@@ -20,7 +20,7 @@ pub struct StreamSpec {
     pub subjects: Subjects,
 
     /// Largest size of the stream. A full stream refuses events, so that the sender tries again; it never drops old ones.
-    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = parse_size)]
+    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = parse_size::<i64>)]
     pub max_bytes: i64,
 
     /// Copies of the stream in a cluster, 1 to 5.
@@ -36,7 +36,7 @@ pub struct StreamSpec {
     pub max_age: Duration,
 
     /// Largest message, headers and body together; 0 takes what the server takes.
-    #[arg(long = "stream-max-message", env = "STREAM_MAX_MESSAGE", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    #[arg(long = "stream-max-message", env = "STREAM_MAX_MESSAGE", value_name = "SIZE", default_value = "0", value_parser = parse_size::<i64>)]
     pub max_message: i64,
 }
 
@@ -111,7 +111,7 @@ fn name(text: &str) -> Result<String, InvalidName> {
 pub struct InvalidSize;
 
 /// Reads a size in bytes, such as `8MiB`.
-pub fn parse_size(text: &str) -> Result<i64, InvalidSize> {
+pub fn parse_size<T: TryFrom<i64>>(text: &str) -> Result<T, InvalidSize> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim() {
@@ -123,7 +123,8 @@ pub fn parse_size(text: &str) -> Result<i64, InvalidSize> {
         _ => return Err(InvalidSize),
     };
     let number: i64 = number.parse().map_err(|_| InvalidSize)?;
-    number.checked_mul(1 << shift).ok_or(InvalidSize)
+    let size = number.checked_mul(1 << shift).ok_or(InvalidSize)?;
+    T::try_from(size).map_err(|_| InvalidSize)
 }
 
 #[cfg(test)]
@@ -144,9 +145,10 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_units() {
-        assert_eq!(parse_size("1024"), Ok(1024));
-        assert_eq!(parse_size("10GiB"), Ok(10 << 30));
-        assert_eq!(parse_size("8 MiB"), Ok(8 << 20));
+        assert_eq!(parse_size("1024"), Ok(1024_i64));
+        assert_eq!(parse_size("10GiB"), Ok(10_i64 << 30));
+        assert_eq!(parse_size::<u8>("1KiB"), Err(InvalidSize));
+        assert_eq!(parse_size("8 MiB"), Ok(8_usize << 20));
         for wrong in [
             "",
             "GiB",
@@ -156,7 +158,7 @@ mod tests {
             "9999999999TiB",
             "99999999999999999999",
         ] {
-            assert_eq!(parse_size(wrong), Err(InvalidSize), "{wrong}");
+            assert_eq!(parse_size::<i64>(wrong), Err(InvalidSize), "{wrong}");
         }
     }
 
