@@ -13,6 +13,7 @@ mod descriptors;
 mod diagnose;
 mod linger;
 mod metrics;
+mod patience;
 mod receive;
 mod server;
 mod stream_command;
@@ -69,8 +70,8 @@ pub enum ServeError {
 ///
 /// # Errors
 /// When a port cannot be listened on, or the stream cannot be used as it is.
-pub async fn serve(config: Config, now: fn() -> UnixSeconds, stop: Stop) -> Result<(), ServeError> {
-    descriptors::raise_limit(config.limits.connections);
+pub async fn serve(mut config: Config, now: fn() -> UnixSeconds, stop: Stop) -> Result<(), ServeError> {
+    config.limits.connections = descriptors::raise_limit(config.limits.connections);
     let address = config.listen;
     let admin_listener = admin::bind(&config.admin).await?;
     let listener = TcpListener::bind(address)

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use crate::linger;
+use crate::patience::Patience;
 use crate::receive::Hook;
 use crate::throttle::Throttle;
 
@@ -151,6 +152,7 @@ async fn serve(socket: TcpStream, tls: Option<TlsAcceptor>, hook: &Arc<Hook>, cl
         debug!(%error, "a connection was gone at once");
         return;
     }
+    let socket = Patience::new(socket, hook.limits.header_deadline);
     match tls {
         None => speak(socket, hook, closing).await,
         Some(tls) => match timeout(hook.limits.header_deadline, tls.accept(socket)).await {

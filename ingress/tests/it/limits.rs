@@ -194,7 +194,8 @@ async fn large_uploads_that_spend_the_budget_do_not_keep_small_deliveries_out() 
 #[tokio::test]
 async fn running_out_of_descriptors_neither_ends_nor_spins_the_process() {
     let setup = Setup::shared().await;
-    let ingress = Process::start_with_descriptors("-n 40", setup.variables()).await;
+    // So few that what is kept for others does not suffice.
+    let ingress = Process::start_with_descriptors("-n 20", setup.variables()).await;
     ingress.ready().await;
     let mut idle = Vec::new();
     for _ in 0..60 {
@@ -221,6 +222,48 @@ async fn running_out_of_descriptors_neither_ends_nor_spins_the_process() {
     drop(idle);
     let answer = crate::client::post(ingress.listen, &Post::signed(completed("after the shortage"))).await;
     assert_eq!(answer.status, 204);
+}
+
+#[tokio::test]
+async fn senders_cannot_take_the_descriptors_of_the_broker_and_the_admin_port() {
+    let setup = Setup::shared().await;
+    let ingress = Process::start_with_descriptors("-n 64", setup.variables()).await;
+    ingress.ready().await;
+    let mut idle = Vec::new();
+    for _ in 0..80 {
+        idle.push(Client::connect(ingress.listen).await);
+    }
+    // The admin port answers all the while, since the metric comes from there.
+    eventually("as many as there is room for are in", SOON, async || {
+        ingress.metric("ingress_connections") == 32.0
+    })
+    .await;
+    ingress.ready().await;
+    assert!(
+        ingress
+            .log()
+            .iter()
+            .any(|line| line.contains("fewer descriptors"))
+    );
+    drop(idle);
+    let answer = crate::client::post(ingress.listen, &Post::signed(completed("after the crowd"))).await;
+    assert_eq!(answer.status, 204);
+}
+
+#[tokio::test]
+async fn a_sender_that_reads_no_answer_loses_its_connection() {
+    let world = Setup::shared().await.set("HEADER_DEADLINE", "1s").start().await;
+    let mut client = world.client().await;
+    let requests = "GET / HTTP/1.1\r\nhost: hook\r\n\r\n".repeat(1000);
+    // Until the buffers between are full.
+    while let Ok(Ok(())) =
+        tokio::time::timeout(Duration::from_secs(1), client.try_send(requests.as_bytes())).await
+    {}
+    eventually("it is given up", SOON, async || {
+        world.ingress.metric("ingress_connections") == 0.0
+    })
+    .await;
+    drop(client);
 }
 
 #[tokio::test]
