@@ -24,14 +24,15 @@ use async_nats::SubscribeError;
 use schemas::event::Event;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
 use crate::connect::Connection;
-use crate::declare::Declared;
+use crate::declare::{Declared, StreamSpec};
 use engine::Request;
 pub use metrics::Metrics;
 pub use outcome::{AppendError, Appended};
+use probe::Look;
 pub use probe::ProbeError;
 pub use settings::{AppendSettings, Mode};
 pub use worker::Worker;
@@ -45,6 +46,8 @@ pub struct Appender {
     requests: mpsc::Sender<Request>,
     connection: Connection,
     stream: Arc<str>,
+    spec: Arc<StreamSpec>,
+    looks: Arc<watch::Sender<Option<Look>>>,
     limit: Duration,
 }
 
@@ -63,11 +66,21 @@ impl Appender {
         metrics: Metrics,
     ) -> Result<(Self, Worker), StartError> {
         let (sender, receiver) = mpsc::channel(CHANNEL);
-        let worker = Worker::new(connection.clone(), declared, settings, metrics, receiver).await?;
+        let (looks, looked) = watch::channel(Some(Look::from(&declared.info)));
+        let worker = Worker::new(
+            connection.clone(),
+            declared,
+            settings,
+            metrics,
+            (receiver, looked),
+        )
+        .await?;
         let appender = Self {
             requests: sender,
             connection: connection.clone(),
             stream: declared.name().into(),
+            spec: Arc::new(declared.spec.clone()),
+            looks: Arc::new(looks),
             limit: settings.publish_timeout,
         };
         Ok((appender, worker))
@@ -102,8 +115,25 @@ impl Appender {
     }
 
     /// Whether an append would succeed now: asks the broker for the stream, within the publish limit.
+    ///
+    /// A look that finds another stream, or one that lost events, also makes the worker forget what it remembered of
+    /// them; so this is to be called every few seconds.
     pub async fn probe(&self) -> Result<(), ProbeError> {
-        probe::probe(&self.connection, &self.stream, self.limit).await
+        let found = probe::look(&self.connection, &self.stream, self.limit).await;
+        match &found {
+            Ok(info) => self.saw(Some(Look::from(info))),
+            Err(ProbeError::NoStream(_)) => self.saw(None),
+            Err(_) => {}
+        }
+        probe::judge(&found?, &self.spec, self.connection.max_payload())
+    }
+
+    fn saw(&self, look: Option<Look>) {
+        self.looks.send_if_modified(|last| {
+            let changed = *last != look;
+            *last = look;
+            changed
+        });
     }
 }
 

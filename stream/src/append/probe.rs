@@ -8,6 +8,7 @@ use async_nats::jetstream::stream::Info;
 use thiserror::Error;
 
 use crate::connect::Connection;
+use crate::declare::{self, Difference, StreamSpec};
 
 /// Why an append would not succeed.
 #[derive(Debug, Error)]
@@ -27,6 +28,9 @@ pub enum ProbeError {
     /// The stream takes no events any more.
     #[error("the stream is sealed")]
     Sealed,
+    /// The stream was changed, and is none that appending would begin with.
+    #[error("the stream cannot be used: {}", declare::joined(.0))]
+    Unfit(Vec<Difference>),
     /// In a cluster: nobody leads the stream.
     #[error("the stream has no leader")]
     NoLeader,
@@ -35,17 +39,38 @@ pub enum ProbeError {
     Full,
 }
 
-pub(super) async fn probe(connection: &Connection, stream: &str, limit: Duration) -> Result<(), ProbeError> {
+/// What every event is larger than by its headers alone, in bytes.
+const LEAST_BYTES: i64 = 256;
+
+/// What is remembered of the stream is true for as long as these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    /// When the stream was made, in nanoseconds since 1970.
+    pub(super) created: i128,
+    /// The first sequence that it still holds.
+    pub(super) first_seq: u64,
+}
+
+/// Asks the broker for the stream as it is now.
+pub(super) async fn look(connection: &Connection, stream: &str, limit: Duration) -> Result<Info, ProbeError> {
     if !connection.is_connected() {
         return Err(ProbeError::Disconnected);
     }
     let request = tokio::time::timeout(limit, connection.jetstream.get_stream(stream));
-    let info = match request.await {
-        Err(_) => return Err(ProbeError::TimedOut),
-        Ok(Err(error)) => return Err(refused(stream, error)),
-        Ok(Ok(stream)) => stream.cached_info().clone(),
-    };
-    judge(&info)
+    match request.await {
+        Err(_) => Err(ProbeError::TimedOut),
+        Ok(Err(error)) => Err(refused(stream, error)),
+        Ok(Ok(stream)) => Ok(stream.cached_info().clone()),
+    }
+}
+
+impl From<&Info> for Look {
+    fn from(info: &Info) -> Self {
+        Self {
+            created: info.created.unix_timestamp_nanos(),
+            first_seq: info.state.first_sequence,
+        }
+    }
 }
 
 fn refused(stream: &str, error: GetStreamError) -> ProbeError {
@@ -57,7 +82,7 @@ fn refused(stream: &str, error: GetStreamError) -> ProbeError {
     }
 }
 
-fn judge(info: &Info) -> Result<(), ProbeError> {
+pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Result<(), ProbeError> {
     let Info {
         config,
         state,
@@ -67,6 +92,10 @@ fn judge(info: &Info) -> Result<(), ProbeError> {
     if config.sealed {
         return Err(ProbeError::Sealed);
     }
+    let unfit = declare::unfit(config, spec, max_payload);
+    if !unfit.is_empty() {
+        return Err(ProbeError::Unfit(unfit));
+    }
     if cluster
         .as_ref()
         .is_some_and(|cluster| config.num_replicas > 1 && cluster.leader.is_none())
@@ -75,10 +104,14 @@ fn judge(info: &Info) -> Result<(), ProbeError> {
     }
     // Full is a stream that has no room for the next event, not only one whose last byte is taken.
     let largest = u64::try_from(config.max_message_size).unwrap_or_default();
+    let too_small = (1..LEAST_BYTES).contains(&config.max_bytes);
     let is_full = |most: i64, next: u64, has: u64| {
         u64::try_from(most).is_ok_and(|most| most > 0 && has + next.min(most / 16) >= most)
     };
-    if is_full(config.max_bytes, largest, state.bytes) || is_full(config.max_messages, 0, state.messages) {
+    if too_small
+        || is_full(config.max_bytes, largest, state.bytes)
+        || is_full(config.max_messages, 0, state.messages)
+    {
         return Err(ProbeError::Full);
     }
     Ok(())

@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use async_nats::message::OutboundMessage;
 use async_nats::{Client, Message, Subscriber};
 use futures_util::{FutureExt, Sink, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Sleep, sleep_until};
 use tracing::{debug, error};
 
 use super::engine::{Compared, Engine, Fixed, Request};
 use super::metrics::Metrics;
 use super::pace::{Pace, Way};
+use super::probe::Look;
 use super::recent::RecentIds;
 use super::settings::AppendSettings;
 use super::wire::Reading;
@@ -34,6 +35,7 @@ pub struct Worker {
     connection: Connection,
     connects: u64,
     requests: mpsc::Receiver<Request>,
+    looks: watch::Receiver<Option<Look>>,
     answers: Subscriber,
     compared: (mpsc::Sender<Compared>, mpsc::Receiver<Compared>),
     /// Whether the stream takes batches.
@@ -48,7 +50,7 @@ impl Worker {
         declared: &Declared,
         settings: &AppendSettings,
         metrics: Metrics,
-        requests: mpsc::Receiver<Request>,
+        (requests, looks): (mpsc::Receiver<Request>, watch::Receiver<Option<Look>>),
     ) -> Result<Self, StartError> {
         let config = &declared.info.config;
         // The last token of a fresh inbox is unique to this client.
@@ -74,6 +76,7 @@ impl Worker {
             connects: 0,
             connection,
             requests,
+            looks,
             answers,
             compared: mpsc::channel(64),
             atomic: config.allow_atomic_publish,
@@ -82,6 +85,7 @@ impl Worker {
                 .filter(|size| *size > 0)
                 .unwrap_or(usize::MAX),
         };
+        worker.engine.looked(*worker.looks.borrow_and_update());
         worker.follow_connection();
         Ok(worker)
     }
@@ -121,6 +125,7 @@ impl Worker {
                 }
                 Some(compared) = self.compared.1.recv() => self.engine.compared(compared, now()),
                 () = self.connection.changed() => self.follow_connection(),
+                Ok(()) = self.looks.changed() => self.engine.looked(*self.looks.borrow_and_update()),
                 () = timer.as_mut(), if has_wake => {}
             }
         }

@@ -33,6 +33,8 @@ pub struct Declared {
     pub info: Info,
     /// Its subjects.
     pub subjects: Subjects,
+    /// What it should be.
+    pub(crate) spec: StreamSpec,
     /// In which ways it is not as the settings say, without harm to the promise.
     pub warnings: Vec<String>,
     /// The largest message that goes onto the stream, headers and body together, in bytes: the lesser of what
@@ -95,7 +97,14 @@ pub enum DeclareError {
     },
 }
 
-fn joined(differences: &[Difference]) -> String {
+/// The ways in which the stream has become such that acknowledged events could be lost.
+pub(crate) fn unfit(found: &Config, spec: &StreamSpec, max_payload: usize) -> Vec<Difference> {
+    let mut differences = compare::differences(found, spec, max_payload);
+    differences.retain(|difference| difference.unfit);
+    differences
+}
+
+pub(crate) fn joined(differences: &[Difference]) -> String {
     differences
         .iter()
         .map(ToString::to_string)
@@ -169,6 +178,7 @@ fn accept(connection: &Connection, spec: &StreamSpec, info: Info) -> Result<Decl
     Ok(Declared {
         max_message: compare::max_message(&info.config, connection.max_payload()),
         subjects: spec.subjects.clone(),
+        spec: spec.clone(),
         warnings: harmless.iter().map(ToString::to_string).collect(),
         info,
     })

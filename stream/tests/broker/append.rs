@@ -274,12 +274,23 @@ async fn a_full_stream_refuses_and_says_so() {
 }
 
 #[tokio::test]
-async fn the_probe_tells_full_sealed_and_missing_streams() {
+async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
     let world = World::start().await;
     let appender = world.appender(&mode(Mode::Auto)).await;
     appender.probe().await.unwrap();
     world.reconfigure(|config| config.max_bytes = 1).await;
     appender.append(completed("t", "yes")).await.unwrap_err();
+    assert_eq!(
+        appender.probe().await.unwrap_err().to_string(),
+        "the stream is full"
+    );
+    world
+        .reconfigure(|config| (config.max_bytes, config.no_ack) = (-1, true))
+        .await;
+    let unfit = appender.probe().await.unwrap_err().to_string();
+    assert!(unfit.contains("no_ack is true, not false"), "{unfit}");
+    world.reconfigure(|config| config.no_ack = false).await;
+    appender.probe().await.unwrap();
     world.reconfigure(|config| config.sealed = true).await;
     assert_eq!(
         appender.probe().await.unwrap_err().to_string(),
@@ -294,6 +305,24 @@ async fn the_probe_tells_full_sealed_and_missing_streams() {
     assert_eq!(
         appender.probe().await.unwrap_err().to_string(),
         "there is no stream ANSWERS"
+    );
+}
+
+#[tokio::test]
+async fn a_repeat_is_stored_again_when_the_stream_was_deleted_and_made_anew() {
+    let world = World::start().await;
+    let appender = world.appender(&mode(Mode::Auto)).await;
+    appender.append(completed("t", "yes")).await.unwrap();
+    let (jetstream, name) = (&world.connection.jetstream, world.declared.name());
+    jetstream.delete_stream(name).await.unwrap();
+    jetstream
+        .create_stream(&world.declared.info.config)
+        .await
+        .unwrap();
+    appender.probe().await.unwrap();
+    assert_eq!(
+        appender.append(completed("t", "yes")).await,
+        Ok(Appended::Stored { seq: 1 })
     );
 }
 

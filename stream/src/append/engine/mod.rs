@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use super::metrics::Metrics;
 use super::outcome::{AppendError, Appended};
 use super::pace::{BATCH_EVENTS, Pace};
+use super::probe::Look;
 use super::recent::{Fingerprint, IdKey, Known, RecentIds};
 use super::wire::Reading;
 use entry::{Batch, Callers, Entry, Phase};
@@ -99,6 +100,8 @@ pub(super) struct Engine {
     retries: VecDeque<(Instant, Token)>,
     wake: Option<Instant>,
     next_token: u64,
+    /// The stream at the last look; None when it was not there.
+    look: Option<Look>,
     /// Since when there is no connection; None while there is one.
     disconnected: Option<Instant>,
     /// Messages for the broker, in order.
@@ -124,6 +127,7 @@ impl Engine {
             retries: VecDeque::new(),
             wake: None,
             next_token: 0,
+            look: None,
             disconnected: None,
             output: VecDeque::new(),
             comparisons: Vec::new(),
@@ -160,7 +164,10 @@ impl Engine {
             let token = *token;
             return self.join(token, request);
         }
-        let known = self.recent.get(key, now);
+        let known = self
+            .recent
+            .get(key, now)
+            .filter(|known| self.still_holds(known.seq));
         if let Some(Known { seq, fingerprint }) = known
             && fingerprint == request.fingerprint
         {
@@ -331,6 +338,20 @@ impl Engine {
         self.metrics.answered(&answer);
         // A caller that is gone has given up; the event is none the worse for it.
         let _ = caller.send(answer);
+    }
+
+    /// The stream as it was seen to be. What is known about ids is true only of the one that they were stored on.
+    pub(super) fn looked(&mut self, look: Option<Look>) {
+        let made = |look: Option<Look>| look.map(|look| look.created);
+        if made(look) != made(self.look) {
+            self.recent.clear();
+        }
+        self.look = look;
+    }
+
+    /// Whether a message stored under `seq` was not deleted from the front of the stream, by a purge or by age.
+    fn still_holds(&self, seq: u64) -> bool {
+        self.look.is_none_or(|look| seq >= look.first_seq)
     }
 
     /// The connection was lost: nothing is sent until there is one again.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::broker::SYNCED;
+use super::broker::{Broker, SYNCED};
 use super::{HOP, LIMIT, Simulation, numbered, result};
 use crate::append::outcome::{AppendError, Appended};
 use crate::append::pace::Way;
+use crate::append::probe::Look;
 use crate::append::settings::Mode;
 
 #[test]
@@ -62,6 +63,44 @@ fn a_duplicate_of_a_message_that_is_gone_is_stored_again() {
     assert_eq!(
         simulation.append(result("t", "yes", 3)),
         Err(AppendError::Vanished)
+    );
+}
+
+#[test]
+fn a_repeat_of_an_event_that_a_purge_deleted_is_stored_again() {
+    let mut simulation = Simulation::new(Mode::Auto, Way::Plain, SYNCED);
+    let look = |first_seq| {
+        Some(Look {
+            created: 1,
+            first_seq,
+        })
+    };
+    simulation.engine.looked(look(1));
+    simulation.append(result("t", "yes", 1)).unwrap();
+    simulation.broker.delete(1);
+    simulation.engine.looked(look(2));
+    assert_eq!(
+        simulation.append(result("t", "yes", 1)),
+        Ok(Appended::Divergent { seq: 2 })
+    );
+}
+
+#[test]
+fn what_was_stored_on_a_stream_that_was_deleted_is_stored_on_its_successor() {
+    let mut simulation = Simulation::new(Mode::Auto, Way::Plain, SYNCED);
+    let look = |created| {
+        Some(Look {
+            created,
+            first_seq: 0,
+        })
+    };
+    simulation.engine.looked(look(1));
+    simulation.append(result("t", "yes", 1)).unwrap();
+    simulation.broker = Broker::new(SYNCED, simulation.now);
+    simulation.engine.looked(look(2));
+    assert_eq!(
+        simulation.append(result("t", "yes", 1)),
+        Ok(Appended::Stored { seq: 1 })
     );
 }
 
