@@ -75,7 +75,7 @@ pub fn parse<P: Parser, C>(
     match parsed {
         Err(error) if faults.is_empty() => Err(print(&error)),
         Err(error) => {
-            faults.push(first_line(&error));
+            faults.push(in_one_line(&error));
             Err(faults.report(&name))
         }
         Ok(parsed) => match check(parsed, &mut faults) {
@@ -110,7 +110,7 @@ fn values<P: Parser>(
         let Some(flag) = flag.filter(|flag| gives_value(&command, &arguments, flag)) else {
             return Err(error);
         };
-        faults.push(first_line(&error));
+        faults.push(in_one_line(&error));
         remove(&mut arguments, &flag);
         command = without_variable(command, &flag);
     }
@@ -172,10 +172,16 @@ fn remove(arguments: &mut Vec<OsString>, flag: &str) {
     });
 }
 
-fn first_line(error: &Error) -> String {
+/// What clap says before the usage: what is wrong, and what it names on the lines below.
+fn in_one_line(error: &Error) -> String {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let line = lines.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 #[cfg(test)]

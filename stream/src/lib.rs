@@ -10,6 +10,7 @@ pub mod append;
 pub mod connect;
 pub mod consume;
 pub mod declare;
+mod settings;
 
 pub use append::{AppendError, AppendSettings, Appended, Appender};
 pub use connect::{ConnectError, Connection};

@@ -65,10 +65,15 @@ fn all_faults_are_named_at_once_and_no_secret_is_shown() {
         ("BODY_BUDGET", "1MiB"),
         ("NATS_USER", "ingress"),
         ("NATS_CA", "/nowhere/ca.pem"),
+        ("NATS_PING_INTERVAL", "0s"),
+        ("NATS_INBOX_PREFIX", "a b"),
+        ("PUBLISH_TIMEOUT", "0s"),
     ]);
     for named in [
         "NATS_USER",
         "/nowhere/ca.pem",
+        "--nats-ping-interval",
+        "--nats-inbox-prefix",
         "WEBHOOK_SECRETS",
         "--listen",
         "--tolerance",

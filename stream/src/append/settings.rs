@@ -18,7 +18,7 @@ pub struct AppendSettings {
     pub mode: Mode,
 
     /// Longest time from the call to its answer, whatever happens to the broker.
-    #[arg(long = "publish-timeout", env = "PUBLISH_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long = "publish-timeout", env = "PUBLISH_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = crate::settings::time)]
     pub publish_timeout: Duration,
 
     /// How many acknowledged ids are remembered, so that a repeat is answered without the broker; about 120 bytes each.

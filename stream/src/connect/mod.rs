@@ -6,13 +6,14 @@
 mod settings;
 
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerInfo, jetstream};
 use thiserror::Error;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 pub use settings::{Password, Settings};
@@ -26,6 +27,9 @@ pub type ServerVersion = (u64, u64, u64);
 
 /// How long the first attempts and every reconnect wait at most between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server that refuses every message says so for every message; this is the time between two lines about it.
+const BETWEEN_REPORTS: Duration = Duration::from_secs(10);
 
 /// A connection that heals itself. Clones share it.
 #[derive(Clone, Debug)]
@@ -212,6 +216,7 @@ async fn options(
     let log = Arc::new(EventLog {
         link: sender,
         failing: AtomicBool::new(false),
+        reports: Mutex::default(),
     });
     let options = settings
         .apply(ConnectOptions::new().name(name))
@@ -236,6 +241,8 @@ struct EventLog {
     link: watch::Sender<Link>,
     /// Reconnecting failed and it was said; every further failure of the same outage is the same news.
     failing: AtomicBool,
+    /// When an error of the server was last reported, and how many were not since.
+    reports: Mutex<(Option<Instant>, u64)>,
 }
 
 impl EventLog {
@@ -266,7 +273,11 @@ impl EventLog {
                     warn!(%error, "cannot reconnect to NATS yet; trying on");
                 }
             }
-            Event::ServerError(error) => warn!(%error, "the NATS server reports an error"),
+            Event::ServerError(error) => {
+                if let Some(more) = self.report_is_due() {
+                    warn!(%error, more, "the NATS server reports an error");
+                }
+            }
             Event::SlowConsumer(subscription) => {
                 warn!(
                     subscription,
@@ -276,6 +287,19 @@ impl EventLog {
             Event::LameDuckMode => info!("the NATS server is about to shut down"),
             Event::Draining => debug!("the NATS client is draining"),
         }
+    }
+
+    /// `Some` when a line about an error of the server is due, with the number of those held back since the last.
+    fn report_is_due(&self) -> Option<u64> {
+        // Nothing panics while it holds the lock.
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, held_back) = &mut *reports;
+        if last.is_some_and(|last| last.elapsed() < BETWEEN_REPORTS) {
+            *held_back += 1;
+            return None;
+        }
+        *last = Some(Instant::now());
+        Some(std::mem::take(held_back))
     }
 }
 
@@ -326,6 +350,19 @@ mod tests {
     fn a_server_below_the_oldest_is_told_apart() {
         assert!(found("2.11.11").is_some_and(|version| version < OLDEST_SERVER));
         assert!(found("2.12.0").is_some_and(|version| version >= OLDEST_SERVER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_of_the_server_are_reported_once_in_a_while() {
+        let log = EventLog {
+            link: watch::Sender::default(),
+            failing: AtomicBool::new(false),
+            reports: Mutex::default(),
+        };
+        let due = || log.report_is_due();
+        assert_eq!([due(), due(), due()], [Some(0), None, None]);
+        tokio::time::advance(BETWEEN_REPORTS).await;
+        assert_eq!([due(), due()], [Some(2), None]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use async_nats::{ConnectOptions, ServerAddr};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::{Chain, ConnectError};
+use crate::settings::{subject_prefix, time};
 
 /// How to reach the broker.
 ///
@@ -65,7 +66,8 @@ pub struct Settings {
         long = "nats-inbox-prefix",
         env = "NATS_INBOX_PREFIX",
         value_name = "SUBJECT",
-        default_value = "_INBOX"
+        default_value = "_INBOX",
+        value_parser = subject_prefix
     )]
     pub inbox_prefix: String,
 
@@ -74,20 +76,21 @@ pub struct Settings {
         long = "nats-api-prefix",
         env = "NATS_API_PREFIX",
         value_name = "SUBJECT",
-        default_value = "$JS.API"
+        default_value = "$JS.API",
+        value_parser = subject_prefix
     )]
     pub api_prefix: String,
 
     /// Longest time for one attempt to connect.
-    #[arg(long = "nats-connect-timeout", env = "NATS_CONNECT_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long = "nats-connect-timeout", env = "NATS_CONNECT_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = time)]
     pub connect_timeout: Duration,
 
     /// Longest time for one request to JetStream, other than an append.
-    #[arg(long = "nats-request-timeout", env = "NATS_REQUEST_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long = "nats-request-timeout", env = "NATS_REQUEST_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = time)]
     pub request_timeout: Duration,
 
     /// Time between pings; a mute connection is given up after three of them.
-    #[arg(long = "nats-ping-interval", env = "NATS_PING_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long = "nats-ping-interval", env = "NATS_PING_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = time)]
     pub ping_interval: Duration,
 }
 
