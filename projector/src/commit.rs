@@ -53,8 +53,8 @@ struct Part<'b> {
 /// What became of a part.
 #[derive(Debug)]
 enum Placed {
-    /// It is committed.
-    Committed(Changed),
+    /// It is committed, under this claim.
+    Committed(Changed, Claim),
     /// Some value in it cannot be stored.
     Refused(DatabaseError),
     /// It was too slow too often, though the database answers.
@@ -113,7 +113,11 @@ impl Committer {
         }];
         while let Some(part) = parts.pop() {
             match self.place(&part, stop).await {
-                Placed::Committed(changed) => self.done(&part, &changed).await,
+                Placed::Committed(changed, claim) => {
+                    // Without it the consumer is about to be made anew, and then delivers again what is not acknowledged.
+                    let stands = self.alive_while(self.session.stands(&claim, stop)).await;
+                    self.done(&part, &changed, stands).await;
+                }
                 Placed::Stopped => return,
                 Placed::Refused(error) => self.retry_smaller(part, Some(error), &mut parts).await,
                 Placed::TooSlow => self.retry_smaller(part, None, &mut parts).await,
@@ -168,10 +172,10 @@ impl Committer {
         let mut pauses = pauses();
         loop {
             let error = match self.attempt(part).await {
-                Ok(changed) => {
+                Ok((changed, claim)) => {
                     self.keeper.set_working(true);
                     self.session.conditions.batches.ok();
-                    return Placed::Committed(changed);
+                    return Placed::Committed(changed, claim);
                 }
                 Err(error) => error,
             };
@@ -211,7 +215,8 @@ impl Committer {
         }
     }
 
-    async fn attempt(&self, part: &Part<'_>) -> Result<Changed, AttemptError> {
+    async fn attempt(&self, part: &Part<'_>) -> Result<(Changed, Claim), AttemptError> {
+        let claim = self.session.claim();
         let folded = match &part.poison {
             Some(row) => Folded::of(std::iter::empty(), std::iter::once(row)),
             None => Folded::of(
@@ -220,23 +225,17 @@ impl Committer {
             ),
         };
         if folded.is_empty() {
-            return Ok(Changed::default());
+            return Ok((Changed::default(), claim));
         }
-        let Claim {
-            life: claimed,
-            stream_created,
-            ..
-        } = self.session.claim();
-        self.session
-            .database
-            .transaction(async |client, life| {
-                if *life != claimed {
-                    return Err(AttemptError::OtherLife);
-                }
-                let created = cut_to_microseconds(stream_created);
-                Ok(statements::apply(client, created, &folded).await?)
-            })
-            .await
+        let committed = self.session.database.transaction(async |client, life| {
+            if *life != claim.life {
+                return Err(AttemptError::OtherLife);
+            }
+            let created = cut_to_microseconds(claim.stream_created);
+            Ok(statements::apply(client, created, &folded).await?)
+        });
+        let changed = committed.await?;
+        Ok((changed, claim))
     }
 
     /// Whether the database does anything at all.
@@ -277,8 +276,8 @@ impl Committer {
         self.session.metrics.retries.get_or_create(&Cause { cause }).inc();
     }
 
-    /// After the commit: counts, logs what is parked, and tells the broker.
-    async fn done(&self, part: &Part<'_>, changed: &Changed) {
+    /// After the commit: counts, logs what is parked, and tells the broker, if what it hears stands for this database.
+    async fn done(&self, part: &Part<'_>, changed: &Changed, stands: bool) {
         let metrics = &self.session.metrics;
         metrics.applied.inc_by(changed.answers);
         metrics.winners.inc_by(changed.winners);
@@ -301,7 +300,9 @@ impl Committer {
                     Outcome::Counted
                 }
             };
-            item.acknowledge(outcome).await;
+            if stands {
+                item.acknowledge(outcome).await;
+            }
         }
         metrics.unchanged.inc_by(results.saturating_sub(changed.answers));
     }

@@ -122,6 +122,28 @@ impl Session {
         }
     }
 
+    /// Whether the consumer carries this claim. Asked between commit and acknowledgment: where projectors of two databases meet
+    /// at one consumer (a primary that does not know yet that it is none, a change of the database one process after the
+    /// other), an acknowledgment of either would stand for the other's database, which does not hold the row.
+    ///
+    /// Asked for as long as the broker does not answer; nothing stands when stopping is requested meanwhile.
+    pub async fn stands(&self, claim: &Claim, stop: &Stop) -> bool {
+        let mut pauses = pauses();
+        loop {
+            match self.steward.find().await {
+                Ok(found) => {
+                    let carried = found.and_then(|consumer| consumer.claim);
+                    return carried.as_ref() == Some(&claim.text);
+                }
+                Err(error) => complain(&self.conditions, &error.into()),
+            }
+            let pause = tokio::time::sleep(pauses.pause(rand::random()));
+            if stop.unless_requested(pause).await.is_none() {
+                return false;
+            }
+        }
+    }
+
     /// Makes the claim anew, however long that takes; `None` when stopping is requested before.
     pub async fn recover(&self, stop: &Stop) -> Option<Claim> {
         let mut pauses = pauses();

@@ -173,7 +173,11 @@ async fn parked(
         return Ok(Vec::new());
     }
     let stream_seq: Vec<_> = rows.iter().map(|row| sequence(row.stream_seq)).collect();
-    let subject: Vec<_> = rows.iter().map(|row| row.subject.as_str()).collect();
+    // Of all that is parked only a subject can hold a NUL: the broker takes any from whoever may publish.
+    let subject: Vec<_> = rows
+        .iter()
+        .map(|row| row.subject.replace('\0', "\u{FFFD}"))
+        .collect();
     let task_id: Vec<_> = rows
         .iter()
         .map(|row| row.task_id.as_ref().map(|id| id.as_str()))

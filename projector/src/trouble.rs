@@ -1,5 +1,7 @@
 //! What a failure of the database means. The one place that knows SQLSTATE codes.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use deadpool_postgres::PoolError;
@@ -18,7 +20,7 @@ pub enum DatabaseError {
         /// What was being attempted.
         attempt: &'static str,
         /// What the server or the connection says.
-        source: tokio_postgres::Error,
+        source: Said,
     },
     /// The transaction took longer than it may; the connection was given up.
     #[error("no answer from the database within {} ms", .0.as_millis())]
@@ -26,6 +28,35 @@ pub enum DatabaseError {
     /// The database answered something that it cannot answer.
     #[error("{0}")]
     Unexpected(&'static str),
+}
+
+/// What the server or the connection says, in one line. The server's details are left out: they quote the row that it
+/// refuses, and what the provider sent stays out of logs.
+#[derive(Debug)]
+pub struct Said(tokio_postgres::Error);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_db_error() {
+            Some(said) => write!(
+                f,
+                "{}: {} ({})",
+                said.severity(),
+                said.message(),
+                said.code().code()
+            ),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl Error for Said {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.0.as_db_error() {
+            Some(_) => None,
+            None => self.0.source(),
+        }
+    }
 }
 
 /// What to do about a failure.
@@ -44,7 +75,10 @@ pub enum Trouble {
 impl DatabaseError {
     /// For `map_err`: a statement that failed while `attempt`.
     pub fn of(attempt: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Self {
-        move |source| Self::Statement { attempt, source }
+        move |error| Self::Statement {
+            attempt,
+            source: Said(error),
+        }
     }
 
     pub(crate) fn connecting(source: PoolError) -> Self {
@@ -54,7 +88,7 @@ impl DatabaseError {
     /// The SQLSTATE, when the server gave one.
     pub fn code(&self) -> Option<&SqlState> {
         match self {
-            Self::Statement { source, .. } => source.code(),
+            Self::Statement { source, .. } => source.0.code(),
             Self::Connect(PoolError::Backend(source)) => source.code(),
             _ => None,
         }
@@ -63,7 +97,7 @@ impl DatabaseError {
     /// The server's own words for an operator, where there are any.
     pub fn server_message(&self) -> Option<&str> {
         match self {
-            Self::Statement { source, .. } => source.as_db_error().map(|error| error.message()),
+            Self::Statement { source, .. } => source.0.as_db_error().map(|error| error.message()),
             _ => None,
         }
     }
@@ -71,7 +105,7 @@ impl DatabaseError {
     /// What to do about it.
     pub fn trouble(&self) -> Trouble {
         match self {
-            Self::Statement { source, .. } => source.code().map_or(Trouble::Outage, of_code),
+            Self::Statement { source, .. } => source.0.code().map_or(Trouble::Outage, of_code),
             Self::Deadline(_) => Trouble::Timeout,
             Self::Connect(_) | Self::Unexpected(_) => Trouble::Outage,
         }

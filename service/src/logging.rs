@@ -12,14 +12,21 @@ use tracing_subscriber::EnvFilter;
 #[command(next_help_heading = "Logs")]
 pub struct LogArgs {
     /// Form of the log lines; `auto` is text on a terminal and JSON elsewhere
-    #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    #[arg(
+        long,
+        env = "LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "auto",
+        global = true
+    )]
     pub log_format: LogFormat,
     /// What is logged: a level, or a list of `target=level`
     #[arg(
         long = "log",
         env = "RUST_LOG",
         value_name = "FILTER",
-        default_value = "info,async_nats=warn"
+        default_value = "info,async_nats=warn",
+        global = true
     )]
     pub log_filter: Filter,
 }

@@ -401,6 +401,32 @@ async fn a_stream_that_lost_its_end_is_reported_and_projected_from_its_beginning
     }
 }
 
+#[tokio::test]
+async fn a_consumer_that_stands_for_another_database_gets_no_acknowledgment() {
+    let world = World::new().await;
+    let _projector = world
+        .projector()
+        .set("FLOOR_INTERVAL", "1h") // nobody looks at the consumer meanwhile
+        .start_ready()
+        .await;
+    world.publish(&Answer::of("before")).await;
+    world.settled().await;
+    let mut config = world.consumer().await.unwrap().config;
+    config
+        .metadata
+        .insert("answerlog.claim".to_owned(), "another database".to_owned());
+    let claimed = world.stream().await.update_consumer(config).await;
+    claimed.expect("metadata can be changed");
+    // What is delivered behind an event shows that its acknowledgment would have arrived.
+    for (number, task) in (2..).zip(["taken", "behind it"]) {
+        world.publish(&Answer::of(task)).await;
+        world.rows("answers", number).await;
+    }
+    let consumer = world.consumer().await.unwrap();
+    assert_eq!(consumer.ack_floor.stream_sequence, 1);
+    assert_eq!(consumer.num_ack_pending, 2);
+}
+
 async fn sql(url: String) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
         .await

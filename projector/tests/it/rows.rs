@@ -134,6 +134,9 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
     world.publish_raw(subjects.of(Kind::Completed), &bare, body).await;
     let foreign = subjects.all().replace('>', "something.else");
     world.publish_raw(&foreign, &[], "hello").await;
+    // Postgres has no text for a NUL.
+    let unheld = subjects.all().replace('>', "nul\0");
+    world.publish_raw(&unheld, &[], "hello").await;
     world
         .publish_raw(subjects.of(Kind::Completed), &[], r#"{"test":true}"#)
         .await;
@@ -157,6 +160,7 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
         ("msg_id_disagrees", Some("renamed")),
         ("unknown_origin", Some("bare")),
         ("foreign_subject", None),
+        ("foreign_subject", None),
         ("subject_disagrees", None),
     ];
     let expected: Vec<_> = expected
@@ -174,8 +178,8 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
         .collect();
     assert_eq!(tasks, ["good"]);
     assert_eq!(projector.metric("projector_events_nonfinal_total").await, 1.0);
-    assert_eq!(projector.metric("projector_events_parked_total").await, 6.0);
-    assert_eq!(projector.log().matches("parked a message").count(), 6);
+    assert_eq!(projector.metric("projector_events_parked_total").await, 7.0);
+    assert_eq!(projector.log().matches("parked a message").count(), 7);
 }
 
 // B21, B25

@@ -107,6 +107,11 @@ async fn a_constraint_of_somebody_else_is_an_outage_and_parks_nothing() {
     world.publish_all([Answer::of("odd"), Answer::of("even")]).await;
     projector.unready("batches").await;
     projector.unready("odd").await;
+    let log = projector.log();
+    assert!(
+        !log.contains("COMPLETED"),
+        "what is in the row is not logged: {log}"
+    );
     assert_eq!(world.count("parked").await, 0);
     world
         .sql

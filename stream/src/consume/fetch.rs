@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
+use tracing::info;
 
 use super::{Consumer, FetchError, StoredEvent};
 
@@ -20,6 +21,8 @@ enum Arrival {
     Event(Box<StoredEvent>),
     /// The request is served; no more comes of it.
     Served,
+    /// The next event has no room in what is left of the request.
+    NoRoom,
     /// The consumer was deleted.
     Gone,
     /// The request may have reached nobody.
@@ -64,6 +67,12 @@ impl Consumer {
                 Arrival::Event(event) => self.arrived.push(*event),
                 Arrival::Stale => {}
                 Arrival::Served => break,
+                Arrival::NoRoom => {
+                    if self.arrived.is_empty() {
+                        self.make_room(max_bytes);
+                    }
+                    break;
+                }
                 _ if !self.arrived.is_empty() => break, // whatever it is, the next request will tell it again
                 Arrival::Gone => return Err(FetchError::Gone),
                 Arrival::Nobody => return Err(self.nobody().await),
@@ -115,12 +124,22 @@ impl Consumer {
             StatusCode::NOT_FOUND | StatusCode::TIMEOUT => Arrival::Served,
             StatusCode::NO_RESPONDERS => Arrival::Nobody,
             StatusCode::REQUEST_TERMINATED if description == "Message Size Exceeds MaxBytes" => {
-                Arrival::Served
+                Arrival::NoRoom
             }
             StatusCode::REQUEST_TERMINATED if description == "Batch Completed" => Arrival::Served,
             StatusCode::IDLE_HEARTBEAT => Arrival::Stale,
             status => Arrival::Refused(format!("{status} {description}")),
         }
+    }
+
+    /// The next event is larger than any was allowed to be when the stream was declared: somebody has raised the limit. It would
+    /// stop all that come after it, so more is asked for from now on.
+    fn make_room(&mut self, max_bytes: usize) {
+        self.least_bytes = self.least_bytes.max(max_bytes).saturating_mul(2);
+        info!(
+            bytes = self.least_bytes,
+            "the stream takes larger events than it did; making room for them"
+        );
     }
 
     /// Nobody took the request: the consumer is gone, or JetStream is not up.

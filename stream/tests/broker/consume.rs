@@ -7,12 +7,12 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pu
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use sandbox::eventually::eventually;
-use sandbox::servers::Link;
+use sandbox::servers::{Link, NatsOptions};
 use stream::append::Mode;
 use stream::consume::{Bound, FetchError, Start};
-use stream::{Consumer, ConsumerSpec, StoredEvent};
+use stream::{Consumer, ConsumerSpec, StoredEvent, StreamSpec};
 
-use crate::world::{SOON, World, completed, connect, mode};
+use crate::world::{SOON, World, appender, completed, connect, mode};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const BYTES: usize = 8 << 20;
@@ -128,6 +128,26 @@ async fn the_limits_on_number_and_size_hold_and_nothing_is_lost_at_them() {
         seen.extend(seqs(&events));
     }
     assert_eq!(seen, (1..=8).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_event_larger_than_any_could_be_when_the_stream_was_declared_comes_and_stops_none_behind_it() {
+    let spec = StreamSpec {
+        max_message: 128 << 10,
+        ..StreamSpec::default()
+    };
+    let world = World::start_with(NatsOptions::default(), &spec).await;
+    let (mut consumer, _) = bind(&world).await;
+    world.reconfigure(|config| config.max_message_size = -1).await;
+    let widened = stream::declare::declare(&world.connection, &StreamSpec::default())
+        .await
+        .expect("the stream is declared");
+    let appender = appender(&world.connection, &widened, &mode(Mode::Auto)).await;
+    for (task, size) in [("large", 1 << 20), ("behind", 1)] {
+        let event = completed(task, &"x".repeat(size));
+        appender.append(event).await.expect("it is stored");
+    }
+    assert_eq!(drain(&mut consumer, 2).await, BTreeSet::from([1, 2]));
 }
 
 #[tokio::test]
