@@ -39,6 +39,8 @@ pub struct Committer {
     pub keeper: Arc<Keeper>,
     /// When a message that the database cannot cope with now is delivered again.
     pub comes_back: Duration,
+    /// How long what is in hand may take when stopping is requested. A database that is mute, or locked, takes longer.
+    pub finish: Duration,
 }
 
 /// Messages to be committed together.
@@ -83,6 +85,10 @@ impl Committer {
         stop: Stop,
     ) -> Result<(), Infallible> {
         self.session.conditions.batches.ok();
+        let mut too_late = std::pin::pin!(async {
+            stop.requested().await;
+            tokio::time::sleep(self.finish).await;
+        });
         loop {
             self.session.conditions.progress.ok();
             match tokio::time::timeout(BEAT, batches.recv()).await {
@@ -90,7 +96,10 @@ impl Committer {
                     let begun = Instant::now();
                     let metrics = &self.session.metrics;
                     metrics.batch_messages.observe(batch.items().len() as f64);
-                    self.settle(batch.items(), &stop).await;
+                    tokio::select! {
+                        () = self.settle(batch.items(), &stop) => {}
+                        () = &mut too_late => break, // the broker delivers again what has no acknowledgment
+                    }
                     metrics.batch_seconds.observe(begun.elapsed().as_secs_f64());
                     self.keeper.release(&batch);
                 }

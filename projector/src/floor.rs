@@ -51,12 +51,16 @@ impl Floor {
     /// Never.
     pub async fn run(mut self, last_commit: oneshot::Receiver<()>, stop: Stop) -> Result<(), Infallible> {
         loop {
-            match self.look().await {
-                Ok(Look::Fine) => {}
-                Ok(Look::Broken) => {
-                    self.session.recover(&stop).await;
+            match stop.unless_requested(self.look()).await {
+                None => break,
+                Some(Ok(Look::Fine)) => {}
+                Some(Ok(Look::Broken)) => {
+                    if let Some(claim) = self.session.recover(&stop).await {
+                        // The consumer begins after this one: an older state put back is dealt with.
+                        self.known = claim.floor;
+                    }
                 }
-                Err(error) => complain(&self.session.conditions, &error),
+                Some(Err(error)) => complain(&self.session.conditions, &error),
             }
             if stop
                 .unless_requested(tokio::time::sleep(self.interval))

@@ -124,6 +124,8 @@ fn spawn(tasks: &mut Tasks, puller: Puller, config: &RunConfig, stop: &Stop) {
         session: Arc::clone(&puller.session),
         keeper: Arc::clone(&puller.keeper),
         comes_back: config.consumer.ack_wait / 2,
+        // The rest is for noting the floor, and for the last acknowledgments.
+        finish: config.stop_grace / 2,
     };
     let floor = Floor::new(Arc::clone(&puller.session), config.floor_interval);
     let keeper = Arc::clone(&puller.keeper);

@@ -303,9 +303,10 @@ async fn a_crash_of_the_database_server_loses_nothing_and_is_said() {
 }
 
 #[tokio::test]
-async fn an_older_state_put_back_into_the_tables_is_noticed() {
+async fn an_older_state_put_back_into_the_tables_is_noticed_and_then_done_with() {
     let world = World::new().await;
     let projector = world.start().await;
+    let _other = world.start().await;
     world.publish_all(answers("a", 30)).await;
     world.rows("answers", 30).await;
     projector.metric_is("projector_floor", 30.0).await;
@@ -318,6 +319,13 @@ async fn an_older_state_put_back_into_the_tables_is_noticed() {
         .unwrap();
     world.rows("answers", 30).await;
     projector.ready().await;
+    eventually("the floor rises again", SOON, async || {
+        match world.value::<i64>("select floor_seq from projection", &[]).await {
+            30 => Ok(()),
+            floor => Err(floor),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use sandbox::eventually;
+use sandbox::servers::{Link, Postgres};
 
 use crate::answer::Answer;
 use crate::world::{SOON, World, postgres, shared_nats};
@@ -191,5 +192,30 @@ async fn a_stop_during_an_outage_of_the_database_does_not_wait_for_it() {
     projector.unready("batches").await;
     projector.signal(Signal::SIGTERM);
     let status = projector.ended(Duration::from_secs(8)).await;
+    assert_eq!(status.code(), Some(0), "{}", projector.log());
+}
+
+// B41
+#[tokio::test]
+async fn a_stop_while_the_link_to_the_database_is_mute_ends_within_the_grace() {
+    let world = World::new().await;
+    let mut link = Link::to(Postgres::shared().await.addr()).await;
+    let mut projector = world
+        .projector()
+        .set("DATABASE_URL", world.database.url_via(&link))
+        .set("STOP_GRACE", "6s")
+        .start_ready()
+        .await;
+    link.mute().await;
+    world.publish(&Answer::of("a")).await;
+    eventually("it is in hand", SOON, async || {
+        world
+            .consumer()
+            .await
+            .is_some_and(|consumer| consumer.num_ack_pending == 1)
+    })
+    .await;
+    projector.signal(Signal::SIGTERM);
+    let status = projector.ended(Duration::from_secs(6)).await;
     assert_eq!(status.code(), Some(0), "{}", projector.log());
 }
