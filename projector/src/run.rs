@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use service::health::Health;
 use service::{Stop, TaskFailed, Tasks, admin};
 use stream::connect::ConnectError;
-use stream::consume::{BindError, Steward};
+use stream::consume::{AttachError, Steward};
 use stream::{Connection, DeclareError};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -42,7 +42,7 @@ pub enum RunError {
     Declare(#[from] DeclareError),
     /// The consumer cannot be pulled from.
     #[error("pulling from the stream")]
-    Pull(#[from] BindError),
+    Pull(#[from] AttachError),
     /// The database cannot be used.
     #[error("projecting into this database")]
     Unfit(#[from] Unfit),

@@ -6,7 +6,7 @@ use stream::{
     AppendSettings, Appended, Appender, StreamSpec,
     append::{Metrics, Mode},
     connect::Settings,
-    consume::{Consumer, ConsumerSpec, Start},
+    consume::{ConsumerSpec, Start, Steward},
 };
 
 use crate::{
@@ -60,9 +60,9 @@ async fn what_the_services_do_with_the_stream_is_within_their_rights() {
     assert!(matches!(again, Appended::Duplicate { .. }), "{again:?}");
 
     let spec = ConsumerSpec::default();
-    let (mut consumer, _) = Consumer::bind(&projector, &seen, &spec, Start::First)
-        .await
-        .unwrap();
+    let steward = Steward::new(&projector, &seen, &spec);
+    assert!(steward.create(Start::First, "ours").await.unwrap());
+    let mut consumer = steward.attach().await.unwrap();
     let mut fetched = 0;
     while fetched < 100 {
         let events = consumer.fetch(40, 1 << 20, SOON).await.unwrap();
@@ -73,19 +73,18 @@ async fn what_the_services_do_with_the_stream_is_within_their_rights() {
         fetched += events.len();
     }
     eventually("the acknowledgments have arrived", SOON, async || {
-        let progress = consumer.progress().await.unwrap();
-        if progress
-            .as_ref()
-            .is_some_and(|progress| progress.ack_floor == 100)
-        {
+        let found = steward.find().await.unwrap().unwrap();
+        if found.progress.ack_floor == 100 {
             Ok(())
         } else {
-            Err(progress)
+            Err(found)
         }
     })
     .await;
-    assert!(consumer.message_id(8).await.unwrap().is_some());
-    consumer.restart(99).await.unwrap();
+    assert!(steward.message_id(8).await.unwrap().is_some());
+    steward.delete().await.unwrap();
+    assert!(steward.create(Start::After(99), "again").await.unwrap());
+    let mut consumer = steward.attach().await.unwrap();
     assert_eq!(consumer.fetch(40, 1 << 20, SOON).await.unwrap()[0].seq, 100);
 }
 

@@ -37,15 +37,6 @@ impl StoredEvent {
             .flat_map(|(name, values)| values.iter().map(|value| (name.as_ref(), value.as_str())))
     }
 
-    /// Bytes of headers and body, about.
-    pub fn size(&self) -> usize {
-        self.body.len()
-            + self
-                .header_pairs()
-                .map(|(name, value)| name.len() + value.len() + 4)
-                .sum::<usize>()
-    }
-
     /// Reads a message as a pull consumer sends it; None when it is none.
     pub(super) fn read(message: Message, client: &Client) -> Option<Self> {
         let reply = message.reply.clone()?;

@@ -173,11 +173,6 @@ impl Consumer {
         }
     }
 
-    pub(super) fn forget_arrived(&mut self) {
-        self.take_arrived();
-        self.arrived.clear();
-    }
-
     fn hand_out(&mut self, most: usize) -> Vec<StoredEvent> {
         if self.arrived.len() <= most {
             return mem::take(&mut self.arrived);

