@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName, Method, Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use schemas::event::{Classified, Event, Source, Trace, Via, classify};
-use schemas::signature::{Scheme, UnixSeconds, Verifier};
+use schemas::signature::{Claim, Scheme, UnixSeconds, Verifier};
 use service::{Chain, Stop};
 use stream::append::{Appended, Appender};
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -22,6 +23,9 @@ use crate::config::Limits;
 use crate::diagnose;
 use crate::metrics::Metrics;
 use crate::throttle::Throttle;
+
+/// Bodies from this size on are checked and read where they hold up no other request of the same thread.
+const LARGE_BODY: usize = 64 << 10;
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 
@@ -119,14 +123,12 @@ impl Hook {
         let bytes = body::read(body, log.body_limit, deadline, &mut room)
             .await
             .map_err(Refusal::Body)?;
-        let verified = self.verifier.verify(&claim, bytes).map_err(Refusal::Signature)?;
-        self.metrics.verified(
-            verified.key_index(),
-            now - claim.timestamp(),
-            verified.body().len(),
-        );
-        let trace = Trace::from_headers(headers, &WEBHOOK_ID);
-        match classify(verified.into_body(), Via::Webhook, &self.source, trace) {
+        let classified = if bytes.len() < LARGE_BODY {
+            self.classify(&claim, bytes, headers, now)
+        } else {
+            block_in_place(|| self.classify(&claim, bytes, headers, now))
+        };
+        match classified? {
             Classified::Test => {
                 self.metrics.tests.inc();
                 debug!("a test delivery arrived; nothing is stored for it");
@@ -160,6 +162,24 @@ impl Hook {
             }
         }
         Ok(())
+    }
+
+    /// Checks the signature, and only then looks into the body.
+    fn classify(
+        &self,
+        claim: &Claim,
+        body: Bytes,
+        headers: &HeaderMap,
+        now: UnixSeconds,
+    ) -> Result<Classified, Refusal> {
+        let verified = self.verifier.verify(claim, body).map_err(Refusal::Signature)?;
+        self.metrics.verified(
+            verified.key_index(),
+            now - claim.timestamp(),
+            verified.body().len(),
+        );
+        let trace = Trace::from_headers(headers, &WEBHOOK_ID);
+        Ok(classify(verified.into_body(), Via::Webhook, &self.source, trace))
     }
 
     /// Appends and waits until the stream has it.

@@ -7,6 +7,8 @@ use clap::Args;
 use schemas::event::Subjects;
 use thiserror::Error;
 
+use crate::settings;
+
 /// What the stream should be.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Stream")]
@@ -20,7 +22,7 @@ pub struct StreamSpec {
     pub subjects: Subjects,
 
     /// Largest size of the stream. A full stream refuses events, so that the sender tries again; it never drops old ones.
-    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = parse_size::<i64>)]
+    #[arg(long = "stream-max-bytes", env = "STREAM_MAX_BYTES", value_name = "SIZE", default_value = "10GiB", value_parser = limit)]
     pub max_bytes: i64,
 
     /// Copies of the stream in a cluster, 1 to 5.
@@ -28,7 +30,7 @@ pub struct StreamSpec {
     pub replicas: usize,
 
     /// How long the broker recognises a repeated id. Must outlast the sender's retries, and costs the broker about 140 bytes an id.
-    #[arg(long = "duplicate-window", env = "DUPLICATE_WINDOW", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    #[arg(long = "duplicate-window", env = "DUPLICATE_WINDOW", value_name = "TIME", default_value = "1h", value_parser = settings::time)]
     pub duplicate_window: Duration,
 
     /// Age at which the broker deletes an event; 0s keeps all. What is deleted cannot be replayed.
@@ -105,6 +107,15 @@ fn name(text: &str) -> Result<String, InvalidName> {
     Ok(text.to_owned())
 }
 
+/// A size of more than nothing: to the broker, 0 is no limit at all.
+fn limit(text: &str) -> Result<i64, String> {
+    match parse_size(text) {
+        Ok(0) => Err("must be more than zero".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Why a text is no size.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("a size is a whole number of bytes, or one with KiB, MiB, GiB or TiB behind it")]
@@ -159,6 +170,14 @@ mod tests {
             "99999999999999999999",
         ] {
             assert_eq!(parse_size::<i64>(wrong), Err(InvalidSize), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_stream_without_a_limit_is_refused() {
+        assert_eq!(limit("1KiB"), Ok(1024));
+        for wrong in ["0", "0GiB", "x"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
         }
     }
 
