@@ -20,8 +20,9 @@ use crate::trouble::DatabaseError;
 const ANSWERS: &str = "
 insert into answers as a
        (task_id, job_key, idempotency_key, status, created_at, response, response_digest, problem, via, stream_seq, received_at)
-select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::jsonb[], $7::bytea[], $8::text[],
-                     $9::text[], $10::bigint[], $11::timestamptz[])
+select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::timestamptz[]),
+       unnest($6::jsonb[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]), unnest($10::bigint[]),
+       unnest($11::timestamptz[])
     on conflict (task_id) do update
    set job_key = excluded.job_key, idempotency_key = excluded.idempotency_key, status = excluded.status,
        created_at = excluded.created_at, response = excluded.response, response_digest = excluded.response_digest,
@@ -49,7 +50,7 @@ const ANSWERS_TYPES: [Type; 11] = [
 /// An event makes its task the winner of its job when it stands higher than the event that did so before.
 const WINNERS: &str = "
 insert into winners as w (job_key, task_id, status, created_at, stream_seq)
-select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
+select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::timestamptz[]), unnest($5::bigint[])
     on conflict (job_key) do update
    set task_id = excluded.task_id, status = excluded.status, created_at = excluded.created_at, stream_seq = excluded.stream_seq
  where (excluded.status = 'COMPLETED', coalesce(excluded.created_at, '-infinity'), excluded.task_id)
