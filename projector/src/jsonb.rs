@@ -100,7 +100,7 @@ impl<'j> Rewrite<'j> {
         let start = raw.as_ptr().addr() - self.json.as_ptr().addr();
         let bytes = raw.as_bytes();
         let mut at = 0;
-        while let Some(found) = find(bytes, at, b'\\') {
+        while let Some(found) = memchr::memchr(b'\\', &bytes[at..]).map(|found| at + found) {
             let (length, keep) = escape(&bytes[found..]);
             if !keep {
                 self.replace(start + found, length);
@@ -122,10 +122,6 @@ impl<'j> Rewrite<'j> {
         self.out.push_str(&self.json[self.copied..]);
         (Some(Cow::Owned(self.out)), Some(Problem::CharactersReplaced))
     }
-}
-
-fn find(bytes: &[u8], from: usize, byte: u8) -> Option<usize> {
-    bytes[from..].iter().position(|&b| b == byte).map(|at| from + at)
 }
 
 /// The length of the escape that `bytes` begin with, a pair of surrogates counting as one, and whether Postgres can hold it.
