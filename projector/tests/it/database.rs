@@ -306,10 +306,12 @@ async fn a_crash_of_the_database_server_loses_nothing_and_is_said() {
 async fn an_older_state_put_back_into_the_tables_is_noticed_and_then_done_with() {
     let world = World::new().await;
     let projector = world.start().await;
-    let _other = world.start().await;
+    let other = world.start().await;
     world.publish_all(answers("a", 30)).await;
     world.rows("answers", 30).await;
+    // Both have seen how far it had come: one that has not cannot tell that it went back.
     projector.metric_is("projector_floor", 30.0).await;
+    other.metric_is("projector_floor", 30.0).await;
     world
         .sql
         .batch_execute(
