@@ -137,7 +137,14 @@ async fn it_starts_before_the_broker_and_takes_deliveries_once_the_broker_is_the
     nats.kill();
     let setup = Setup::on(&nats.url());
     let ingress = Process::start(setup.variables()).await;
-    assert!(ingress.unready().unwrap().contains("looking for the broker"));
+    // For a moment after the ports are open it says only that it is starting.
+    eventually("it looks for the broker", SOON, async || {
+        match ingress.unready() {
+            Some(reasons) if reasons.contains("looking for the broker") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
     assert!(ingress.is_live());
     let answer = crate::client::post(ingress.listen, &Post::signed(completed("early"))).await;
     assert_eq!((answer.status, answer.problem()), (503, "unavailable".to_owned()));
