@@ -18,7 +18,7 @@ demo: servers binaries ## the pipeline on private servers; N= tasks, SEED= of wh
 	@target/debug/sandbox demo --tasks $(N) --seed $(SEED) $(if $(filter-out 0,$(KEEP)),--keep)
 
 test: servers binaries ## every test, on private servers
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 check: ## formatting, lints and documentation, warnings denied
 	cargo fmt --all --check
