@@ -203,8 +203,10 @@ impl NatsServer {
         } else {
             ""
         };
+        // A stream reserves its largest size. By default a broker gives its streams three quarters of what is free on the
+        // disk, and whether a test passes would depend on that.
         let text = format!(
-            "max_payload: {}\njetstream {{ {sync} }}\n{}\n",
+            "max_payload: {}\njetstream {{ {sync}\n max_file_store: 1TB }}\n{}\n",
             self.options.max_payload, self.options.extra
         );
         let path = self.process.dir().join("nats.conf");

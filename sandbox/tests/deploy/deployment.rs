@@ -1,5 +1,5 @@
 //! compose.yaml at work without containers: its services run here as the file says. Only names of hosts and paths inside
-//! containers are put in their place.
+//! containers are put in their place, and the stream is small.
 
 use std::{
     fs,
@@ -109,6 +109,8 @@ impl Deployment {
         let service_of = &self.compose.services[service];
         let mut command = Command::new(program(&service_of.build.as_ref().unwrap().target));
         command.args(arguments).env_clear();
+        // The broker reserves it, and by deploy/nats.conf has no more than three quarters of what is free on this disk.
+        command.env("STREAM_MAX_BYTES", "64MiB");
         for (name, value) in &service_of.environment {
             match name.as_str() {
                 "NATS_URL" => {

@@ -31,7 +31,11 @@ async fn what_the_services_do_with_the_stream_is_within_their_rights() {
         connect("projector").await,
         connect("reconciler").await,
     );
-    let spec = StreamSpec::default();
+    // Small: the broker reserves it, on whatever disk this is.
+    let spec = StreamSpec {
+        max_bytes: 64 << 20,
+        ..StreamSpec::default()
+    };
     let (declared, seen) = tokio::join!(
         stream::declare::declare(&ingress, &spec),
         stream::declare::declare(&projector, &spec)

@@ -24,6 +24,9 @@ pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 
 /// How long [`declare`] waits for JetStream to answer, a broker that restarts being busy with its own recovery.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long [`declare`] waits for storage. While several processes create the stream at once, the broker counts its size once
+/// for each of them, and may say to one that it has no room, although the stream is about to be there.
+const PATIENCE_FOR_ROOM: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The stream as it is, fit for use.
@@ -115,16 +118,16 @@ pub(crate) fn joined(differences: &[Difference]) -> String {
 /// Makes sure that the stream exists and keeps the promise: creates it when it is absent; when it is present,
 /// compares it and changes nothing. Safe when several processes do it at once.
 pub async fn declare(connection: &Connection, spec: &StreamSpec) -> Result<Declared, DeclareError> {
-    let until = Instant::now() + PATIENCE;
+    let began = Instant::now();
     let info = loop {
         let error = match get_or_create(connection, spec).await {
             Ok(info) => break info,
             Err(error) => error,
         };
-        if !error.may_pass() || Instant::now() > until {
+        if began.elapsed() >= error.patience() {
             return Err(error);
         }
-        warn!(error = %Chain(&error), "JetStream does not answer yet; trying on");
+        warn!(error = %Chain(&error), "the stream is not to be had yet; trying on");
         sleep(PAUSE).await;
     };
     let declared = accept(connection, spec, info)?;
@@ -231,22 +234,29 @@ fn is_in_use(error: &CreateStreamError) -> bool {
 }
 
 impl DeclareError {
-    /// Whether waiting may help: the broker is not there, or busy.
-    fn may_pass(&self) -> bool {
+    /// For how long waiting may help: while the broker is not there or busy, or others create the stream.
+    fn patience(&self) -> Duration {
         let is_busy = |error: &jetstream::Error| error.code() == 503 || error.code() == 408;
         match self {
             Self::Get { source, .. } => match source.kind() {
-                GetStreamErrorKind::Request => true,
-                GetStreamErrorKind::JetStream(error) => is_busy(&error),
-                GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => false,
+                GetStreamErrorKind::Request => PATIENCE,
+                GetStreamErrorKind::JetStream(error) if is_busy(&error) => PATIENCE,
+                GetStreamErrorKind::JetStream(_)
+                | GetStreamErrorKind::EmptyName
+                | GetStreamErrorKind::InvalidStreamName => Duration::ZERO,
             },
-            Self::Create { source, .. } => matches!(
-                source.kind(),
+            Self::Create { source, .. } => match source.kind() {
                 CreateStreamErrorKind::TimedOut
-                    | CreateStreamErrorKind::Response
-                    | CreateStreamErrorKind::JetStreamUnavailable
-            ),
-            Self::Unfit { .. } | Self::Absent { .. } | Self::Update { .. } => false,
+                | CreateStreamErrorKind::Response
+                | CreateStreamErrorKind::JetStreamUnavailable => PATIENCE,
+                CreateStreamErrorKind::JetStream(error)
+                    if error.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED =>
+                {
+                    PATIENCE_FOR_ROOM
+                }
+                _ => Duration::ZERO,
+            },
+            Self::Unfit { .. } | Self::Absent { .. } | Self::Update { .. } => Duration::ZERO,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use futures_util::future::join_all;
 use sandbox::servers::{NatsOptions, NatsServer};
 use stream::declare::{check, declare, update};
 use stream::{ConnectError, DeclareError, StreamSpec};
@@ -52,6 +53,48 @@ async fn many_processes_that_declare_at_once_agree() {
     }
     created.dedup();
     assert_eq!(created.len(), 1);
+}
+
+/// A broker whose streams have this much room in all.
+async fn broker_with_room(room: &str) -> NatsServer {
+    let options = NatsOptions {
+        // The later block stands in place of the sandbox's own.
+        extra: format!("jetstream {{ max_file_store: {room} }}"),
+        ..NatsOptions::default()
+    };
+    NatsServer::start_with(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn processes_that_create_the_stream_at_once_need_room_for_one() {
+    let server = broker_with_room("1500MB").await;
+    let connections = join_all((0..8).map(|_| async { connect(&server.url()).await })).await;
+    for round in 0..20 {
+        let spec = StreamSpec {
+            name: format!("ROUND_{round}"),
+            max_bytes: 1 << 30,
+            ..StreamSpec::default()
+        };
+        for declared in join_all(connections.iter().map(|one| declare(one, &spec))).await {
+            assert_eq!(declared.unwrap().name(), spec.name);
+        }
+        let jetstream = &connections[0].jetstream;
+        jetstream.delete_stream(&spec.name).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_the_broker_has_no_room_for_is_an_error() {
+    let server = broker_with_room("500MB").await;
+    let spec = StreamSpec {
+        max_bytes: 1 << 30,
+        ..StreamSpec::default()
+    };
+    let error = declare(&connect(&server.url()).await, &spec).await.unwrap_err();
+    let DeclareError::Create { source, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(source.to_string().contains("insufficient storage"), "{source}");
 }
 
 #[tokio::test]
