@@ -62,7 +62,7 @@ async fn broker_with_room(room: &str) -> NatsServer {
         extra: format!("jetstream {{ max_file_store: {room} }}"),
         ..NatsOptions::default()
     };
-    NatsServer::start_with(options).await.unwrap()
+    NatsServer::start_with(options).await.expect("the broker starts")
 }
 
 #[tokio::test]
