@@ -85,7 +85,7 @@ impl Worker {
                 .filter(|size| *size > 0)
                 .unwrap_or(usize::MAX),
         };
-        worker.engine.looked(*worker.looks.borrow_and_update());
+        worker.follow_stream();
         worker.follow_connection();
         Ok(worker)
     }
@@ -104,6 +104,10 @@ impl Worker {
             tokio::select! {
                 received = self.requests.recv_many(&mut requests, CHUNK), if open => {
                     open = received > 0;
+                    // What was found out about the stream before these came holds for them.
+                    if self.looks.has_changed().unwrap_or(false) {
+                        self.follow_stream();
+                    }
                     let now = now();
                     for request in requests.drain(..) {
                         self.engine.submit(request, now);
@@ -125,7 +129,7 @@ impl Worker {
                 }
                 Some(compared) = self.compared.1.recv() => self.engine.compared(compared, now()),
                 () = self.connection.changed() => self.follow_connection(),
-                Ok(()) = self.looks.changed() => self.engine.looked(*self.looks.borrow_and_update()),
+                Ok(()) = self.looks.changed() => self.follow_stream(),
                 () = timer.as_mut(), if has_wake => {}
             }
         }
@@ -154,6 +158,10 @@ impl Worker {
             let max_message = self.stream_max_message.min(self.connection.max_payload());
             self.engine.connected(batches, max_message, now());
         }
+    }
+
+    fn follow_stream(&mut self) {
+        self.engine.looked(*self.looks.borrow_and_update());
     }
 
     fn start_comparisons(&mut self) {
