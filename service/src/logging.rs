@@ -25,7 +25,7 @@ pub struct LogArgs {
         long = "log",
         env = "RUST_LOG",
         value_name = "FILTER",
-        default_value = "info,async_nats=warn",
+        default_value = "info,async_nats=warn,postgres=warn,refinery_core=warn",
         global = true
     )]
     pub log_filter: Filter,
