@@ -21,10 +21,10 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use tracing::{info, warn};
 
-use crate::database::{Database, Life};
-use crate::fit::{self, FitError, Unfit};
+use crate::fit::{FitError, Unfit};
 use crate::remembered::{Remembered, remember};
-use crate::trouble::DatabaseError;
+use database::DatabaseError;
+use database::{Database, Life};
 
 /// What the projector may rely on until something fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub async fn claim(
     let stream = stream_state(steward).await?;
     database
         .transaction(async |client, life| {
-            fit::check(client).await?;
+            database::check(client).await.map_err(FitError::from)?;
             let created = cut_to_microseconds(stream.created);
             let row = remember(client, steward.stream(), created, rules).await?;
             // Asked again under the lock: the floor may have been raised past the end that was seen before.

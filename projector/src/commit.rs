@@ -21,7 +21,7 @@ use crate::park::{log_parked, poison};
 use crate::rows::{Folded, ParkedRow};
 use crate::session::{Session, pauses};
 use crate::statements::{self, Changed};
-use crate::trouble::{DatabaseError, Trouble};
+use database::{DatabaseError, Trouble};
 
 /// Deadlocks and the like are over as soon as one side gives way.
 const MOST_CONTENTIONS: u32 = 5;

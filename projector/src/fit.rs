@@ -1,21 +1,14 @@
 //! Whether a database can be projected into at all.
 
-use schemas::version::{self, SchemaMismatch};
+use database::DatabaseError;
 use thiserror::Error;
-use tokio_postgres::Client;
-use tokio_postgres::types::FromSqlOwned;
-
-use crate::trouble::DatabaseError;
 
 /// Why a database cannot be projected into.
 #[derive(Debug, Error)]
 pub enum Unfit {
-    /// The schema is of another version.
+    /// It cannot hold our rows.
     #[error(transparent)]
-    Schema(#[from] SchemaMismatch),
-    /// Text would be lost in it.
-    #[error("its encoding is {0}; it must be UTF8")]
-    Encoding(String),
+    Database(#[from] database::Unfit),
     /// Its rows were made under other rules.
     #[error(
         "its rows were made with {found}, and this projector is set to {wanted}: set RERUN_SUFFIX as it was, or rebuild"
@@ -39,33 +32,11 @@ pub enum FitError {
     Database(#[from] DatabaseError),
 }
 
-const VERSION_TABLE: &str = "select to_regclass('refinery_schema_history') is not null";
-const ENCODING: &str = "select current_setting('server_encoding')";
-
-/// Looks at the version of the schema and at the encoding, inside a transaction of the caller's.
-///
-/// # Errors
-/// See [`FitError`].
-pub async fn check(client: &Client) -> Result<(), FitError> {
-    let migrated: bool = one(client, VERSION_TABLE).await?;
-    let found = if migrated {
-        one(client, version::QUERY).await?
-    } else {
-        None
-    };
-    version::check(found).map_err(Unfit::from)?;
-    let encoding: String = one(client, ENCODING).await?;
-    if encoding != "UTF8" {
-        return Err(Unfit::Encoding(encoding).into());
+impl From<database::FitError> for FitError {
+    fn from(error: database::FitError) -> Self {
+        match error {
+            database::FitError::Unfit(unfit) => Self::Unfit(unfit.into()),
+            database::FitError::Database(error) => Self::Database(error),
+        }
     }
-    Ok(())
-}
-
-async fn one<T: FromSqlOwned>(client: &Client, query: &str) -> Result<T, DatabaseError> {
-    let attempt = "checking the schema";
-    let row = client
-        .query_typed_one(query, &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    row.try_get(0).map_err(DatabaseError::of(attempt))
 }

@@ -10,9 +10,9 @@ use stream::consume::{Progress, Steward};
 use tokio::sync::oneshot;
 
 use crate::claim::{Claim, ClaimError};
-use crate::database::Database;
 use crate::remembered::{raise, recall};
 use crate::session::{Session, complain};
+use database::Database;
 
 /// How long the last note may take when the process stops.
 const LAST_NOTE: Duration = Duration::from_secs(2);

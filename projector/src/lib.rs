@@ -3,7 +3,7 @@
 //! Data flows one way: [`pull`] takes messages, [`decode`] reads them, [`rows`] reduces a batch to what can change
 //! the tables, [`statements`] writes it, [`outcome`] says what the broker is told.
 //!
-//! Around that: [`pull`] and [`commit`] run one batch apart; [`trouble`] says what a failure means;
+//! Around that: [`pull`] and [`commit`] run one batch apart;
 //! [`claim`] ties the consumer's acknowledgments to one life of one database, [`floor`] notes how far that
 //! database has come, [`remembered`] is the row where it stands. [`run`] puts it together.
 //!
@@ -16,7 +16,6 @@ pub mod claim;
 pub mod commit;
 pub mod condition;
 pub mod config;
-pub mod database;
 pub mod decode;
 pub mod fit;
 pub mod floor;
@@ -32,5 +31,3 @@ pub mod rows;
 pub mod run;
 pub mod session;
 pub mod statements;
-pub mod tls;
-pub mod trouble;

@@ -1,11 +1,9 @@
 //! The command `migrate`.
 
+use database::{Connector, Target};
 use schemas::migrate::{Applied, MigrateError, migrate};
 use thiserror::Error;
 use tracing::info;
-
-use crate::config::Target;
-use crate::tls::Connector;
 
 /// Why the database was not migrated.
 #[derive(Debug, Error)]

@@ -5,7 +5,7 @@ use tracing::info;
 
 use crate::batch::Item;
 use crate::rows::ParkedRow;
-use crate::trouble::DatabaseError;
+use database::DatabaseError;
 
 /// Says once that a message was parked.
 pub fn log_parked(row: &ParkedRow) {

@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::fit::{FitError, Unfit};
-use crate::trouble::DatabaseError;
+use database::DatabaseError;
 
 const REMEMBER: &str = "
 insert into projection (stream, stream_created, floor_seq, floor_msg_id, rules) values ($1, $2, 0, null, $3)

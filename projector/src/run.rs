@@ -15,8 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::commit::Committer;
 use crate::condition::Conditions;
-use crate::config::{RunConfig, Target};
-use crate::database::Database;
+use crate::config::RunConfig;
 use crate::decode::Decoder;
 use crate::fit::Unfit;
 use crate::floor::Floor;
@@ -24,6 +23,7 @@ use crate::keep::Keeper;
 use crate::metrics::Metrics;
 use crate::pull::Puller;
 use crate::session::{Parts, Session};
+use database::{Database, Target};
 
 /// How long the last acknowledgments may take to leave.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -116,7 +116,7 @@ fn database(config: &RunConfig) -> Database {
         connector,
         ..
     } = config.database.clone();
-    Database::new(target, connector, config.pool_size, config.limits)
+    Database::new(target, connector, "projector", config.pool_size, config.limits)
 }
 
 fn spawn(tasks: &mut Tasks, puller: Puller, config: &RunConfig, stop: &Stop) {

@@ -12,9 +12,9 @@ use tracing::info;
 use crate::backoff::Backoff;
 use crate::claim::{Claim, ClaimError, Claimed, Settings, claim};
 use crate::condition::Conditions;
-use crate::database::Database;
 use crate::fit::Unfit;
 use crate::metrics::Metrics;
+use database::Database;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

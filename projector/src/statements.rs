@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::rows::{Folded, ParkedRow, ResultRow};
-use crate::trouble::DatabaseError;
+use database::DatabaseError;
 
 /// An event replaces the row of its task when its rank is greater. Of copies, which have equal rank, the one with the
 /// earlier stream timestamp gives the row, then the one with the lower sequence: on a live stream the copy that comes later never

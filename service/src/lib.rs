@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod cli;
+mod condition;
 mod error;
 pub mod health;
 pub mod healthcheck;
@@ -17,6 +18,7 @@ mod stop;
 mod tasks;
 
 pub use cli::ConfigFaults;
+pub use condition::Condition;
 pub use error::Chain;
 pub use logging::LogArgs;
 pub use run::run;

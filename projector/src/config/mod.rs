@@ -1,7 +1,5 @@
 //! Flags and environment, checked whole before anything starts.
 
-mod database;
-
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,9 +10,7 @@ use service::admin::AdminArgs;
 use service::healthcheck::HealthcheckArgs;
 use service::{ConfigFaults, LogArgs};
 
-pub use database::{DatabaseArgs, Target};
-
-use crate::database::Limits;
+use database::{DatabaseArgs, Limits, Target};
 
 /// Project the events of one stream into Postgres: one row a task, one winner a job.
 #[derive(Debug, Parser)]

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ::projector::database::{Database, Limits};
 use ::projector::decode::{Decoded, Decoder, Message};
 use ::projector::rows::{Folded, ResultRow};
 use ::projector::statements;
-use ::projector::tls::Connector;
-use ::projector::trouble::DatabaseError;
 use bytes::Bytes;
+use database::{Connector, Database, DatabaseError, Limits};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use sandbox::servers::Postgres;
@@ -314,7 +312,13 @@ fn any_order_batching_repetition_and_number_of_projectors_give_the_tables_of_the
         statement: Duration::from_secs(10),
         connect: Duration::from_secs(5),
     };
-    let database = Database::new(fresh.url().parse().unwrap(), Connector::Plain, 4, limits);
+    let database = Database::new(
+        fresh.url().parse().unwrap(),
+        Connector::Plain,
+        "agreement",
+        4,
+        limits,
+    );
     let mut runner = TestRunner::new(Runs {
         cases: 64,
         failure_persistence: None,

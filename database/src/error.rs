@@ -81,7 +81,8 @@ impl DatabaseError {
         }
     }
 
-    pub(crate) fn connecting(source: PoolError) -> Self {
+    /// For `map_err`: no connection.
+    pub fn connecting(source: PoolError) -> Self {
         Self::Connect(source)
     }
 

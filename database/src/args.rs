@@ -9,7 +9,7 @@ use service::{Chain, ConfigFaults, secret};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::tls::Connector;
+use crate::Connector;
 
 /// Holds the URL, with the password in it; with `_FILE` at its end, names a file that does.
 const URL: &str = "DATABASE_URL";

@@ -12,8 +12,7 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
-use crate::tls::Connector;
-use crate::trouble::DatabaseError;
+use crate::{Connector, DatabaseError};
 
 /// Time limits of a transaction.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +35,7 @@ impl Limits {
 ///
 /// A database that went back in time (restored from a backup, failed over to a standby that lagged, recovered
 /// without its last commits) was started anew, or is another database, or has its tables from another creation.
-/// A restart alone also makes another life, which is no harm: see [`crate::claim`].
+/// A restart alone also makes another life, which must do no harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Life(String);
 
@@ -55,8 +54,15 @@ pub struct Database {
 }
 
 impl Database {
-    /// A pool of at most `size` connections. Connects when they are needed.
-    pub fn new(mut config: Config, connector: Connector, size: usize, limits: Limits) -> Self {
+    /// A pool of at most `size` connections. Connects when they are needed; the server knows them as `application`
+    /// unless the URL names them otherwise.
+    pub fn new(
+        mut config: Config,
+        connector: Connector,
+        application: &str,
+        size: usize,
+        limits: Limits,
+    ) -> Self {
         config
             .connect_timeout(limits.connect)
             .keepalives(true)
@@ -65,7 +71,7 @@ impl Database {
             .keepalives_retries(3)
             .tcp_user_timeout(limits.transaction());
         if config.get_application_name().is_none() {
-            config.application_name("projector");
+            config.application_name(application);
         }
         let manager = Manager::from_connect(
             config,

@@ -1,0 +1,17 @@
+//! The way to Postgres, for every program that holds rows: where the database is ([`DatabaseArgs`]), connections with or
+//! without TLS ([`Connector`]), transactions that stand on their own ([`Database`]), whether a database has the right
+//! schema ([`check`]), and what a failure means ([`DatabaseError`]).
+//!
+//! It knows no table of ours and no statement but its own: those belong to whoever owns the rows.
+
+mod args;
+mod error;
+mod fit;
+mod pool;
+mod tls;
+
+pub use args::{DatabaseArgs, Target};
+pub use error::{DatabaseError, Said, Trouble};
+pub use fit::{FitError, Unfit, check};
+pub use pool::{Database, Life, Limits};
+pub use tls::{AuthoritiesError, Connector};
