@@ -12,11 +12,13 @@ mod nats;
 pub(crate) mod port;
 mod postgres;
 pub(crate) mod process;
+mod server;
 
 pub use database::Database;
 pub use error::ServerError;
 pub use find::{nats_server, postgres_bin};
 pub use link::Link;
-pub use nats::{NatsOptions, NatsServer};
+pub use nats::{Broker, NatsOptions, NatsServer};
 pub use port::Port;
-pub use postgres::{Postgres, PostgresOptions};
+pub use postgres::{DatabaseServer, Postgres, PostgresOptions};
+pub use server::{Kind, Server};

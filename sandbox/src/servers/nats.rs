@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -13,7 +14,11 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use nix::sys::signal::Signal;
 
-use super::{ServerError, find, port::Port, process::Process};
+use super::{
+    ServerError, find,
+    port::Port,
+    server::{Kind, Server},
+};
 
 /// How a private broker is set up. The default is what production runs: synced before each ack, 8 MB messages, no users.
 #[derive(Debug, Clone)]
@@ -49,12 +54,13 @@ impl Default for NatsOptions {
 }
 
 /// A broker with JetStream on a free loopback port, with a store of its own. Ends when dropped.
+pub type NatsServer = Server<Broker>;
+
+/// A server that is a broker.
 #[derive(Debug)]
-pub struct NatsServer {
-    process: Process,
-    port: Port,
-    monitor: Option<Port>,
+pub struct Broker {
     options: NatsOptions,
+    monitor: Option<Port>,
 }
 
 impl NatsServer {
@@ -74,19 +80,9 @@ impl NatsServer {
         let monitor = (options.monitor || options.config.is_some())
             .then(Port::lease)
             .transpose()?;
-        let mut server = Self {
-            process: Process::new("nats")?,
-            port: Port::lease()?,
-            monitor,
-            options,
-        };
+        let mut server = Self::new("nats", Broker { options, monitor })?;
         server.run().await?;
         Ok(server)
-    }
-
-    /// `host:port` of the client port, the same for the life of this value.
-    pub fn addr(&self) -> std::net::SocketAddr {
-        self.port.addr()
     }
 
     /// `nats://host:port`, without user.
@@ -99,7 +95,7 @@ impl NatsServer {
     /// # Panics
     /// When [`NatsOptions::monitor`] asked for no such port, or it does not answer.
     pub async fn monitoring(&self, page: &str) -> String {
-        let port = self.monitor.as_ref().expect("the options ask for the port");
+        let port = self.kind.monitor.as_ref().expect("the options ask for the port");
         let url = format!("http://{}{page}", port.addr());
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
         let get = async {
@@ -112,92 +108,45 @@ impl NatsServer {
 
     /// Where the broker keeps its streams.
     pub fn store_dir(&self) -> PathBuf {
-        self.process.dir().join("store")
+        store(self.process.dir())
     }
+}
 
-    /// What the broker printed, of all its runs.
-    pub fn log(&self) -> PathBuf {
-        self.process.log()
-    }
-
-    pub(crate) fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    /// The pid, while it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// Kills it as a crash would (SIGKILL); returns when it is gone. The store stays.
-    pub fn kill(&mut self) {
-        self.process.reap();
-    }
-
-    /// Stops it in order (SIGTERM); returns when it is gone. The store stays.
-    pub async fn stop(&mut self) {
-        self.process.signal(Signal::SIGTERM);
-        self.process.wait_stopped().await;
-    }
-
-    /// Starts it again on the same port and store, killing it first when it runs; returns when it is ready.
-    ///
-    /// # Panics
-    /// When it does not come back.
-    pub async fn restart(&mut self) {
-        self.process.reap();
-        self.run().await.unwrap_or_else(|e| panic!("{e}"));
-    }
-
-    /// Freezes it: connections stay open and nothing answers, until [`resume`](Self::resume).
-    pub fn pause(&self) {
-        self.process.freeze();
-    }
-
-    /// Lets a frozen broker go on.
-    pub fn resume(&self) {
-        self.process.signal(Signal::SIGCONT);
-    }
-
-    async fn run(&mut self) -> Result<(), ServerError> {
-        let binary = self.options.binary.clone().map_or_else(find::nats_server, Ok)?;
-        let config = match &self.options.config {
-            Some(file) => file.clone(),
-            None => self.write_config()?,
-        };
-        self.process.spawn(self.command(&binary, &config))?;
-        let url = self.url();
-        let connect = || {
-            let mut options = async_nats::ConnectOptions::new().connection_timeout(Duration::from_secs(2));
-            if let Some((user, password)) = &self.options.user {
-                options = options.user_and_password(user.clone(), password.clone());
-            }
-            options
-        };
-        self.process
-            .wait_ready(async || {
-                connect()
-                    .connect(&url)
-                    .await
-                    .map(drop)
-                    .map_err(|e| format!("connecting to {url}: {e}"))
-            })
-            .await
-    }
+impl Kind for Broker {
+    const STOP: Signal = Signal::SIGTERM;
 
     /// Flags override the file, so that a production file runs unchanged but for its addresses and its store.
-    fn command(&self, binary: &Path, config: &Path) -> Command {
-        let mut command = Command::new(binary);
-        command.arg("--config").arg(config);
-        command.args(["--addr", "127.0.0.1", "--port", &self.port.number().to_string()]);
-        command.arg("--store_dir").arg(self.store_dir());
+    fn command(&self, dir: &Path, addr: SocketAddr) -> Result<Command, ServerError> {
+        let mut command = Command::new(self.options.binary.clone().map_or_else(find::nats_server, Ok)?);
+        command.arg("--config").arg(match &self.options.config {
+            Some(file) => file.clone(),
+            None => self.write_config(dir)?,
+        });
+        command.args([
+            "--addr",
+            &addr.ip().to_string(),
+            "--port",
+            &addr.port().to_string(),
+        ]);
+        command.arg("--store_dir").arg(store(dir));
         if let Some(monitor) = &self.monitor {
             command.args(["--http_port", &monitor.number().to_string()]);
         }
-        command
+        Ok(command)
     }
 
-    fn write_config(&self) -> Result<PathBuf, ServerError> {
+    async fn probe(&self, addr: SocketAddr) -> Result<(), String> {
+        let mut options = async_nats::ConnectOptions::new().connection_timeout(Duration::from_secs(2));
+        if let Some((user, password)) = &self.options.user {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        let client = options.connect(addr.to_string()).await;
+        client.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+impl Broker {
+    fn write_config(&self, dir: &Path) -> Result<PathBuf, ServerError> {
         let sync = if self.options.sync_always {
             "sync_interval: always"
         } else {
@@ -209,8 +158,12 @@ impl NatsServer {
             "max_payload: {}\njetstream {{ {sync}\n max_file_store: 1TB }}\n{}\n",
             self.options.max_payload, self.options.extra
         );
-        let path = self.process.dir().join("nats.conf");
+        let path = dir.join("nats.conf");
         fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))?;
         Ok(path)
     }
+}
+
+fn store(dir: &Path) -> PathBuf {
+    dir.join("store")
 }

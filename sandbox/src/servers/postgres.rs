@@ -13,11 +13,11 @@ use nix::{
     unistd::{Gid, Uid, User},
 };
 use tokio::sync::OnceCell;
+use tokio_postgres::Client;
 
 use super::{
     Database, ServerError, database, find,
-    port::Port,
-    process::{self, Process},
+    server::{Kind, Server},
 };
 
 /// The superuser of every private server; trusted on loopback, so there is no password.
@@ -34,10 +34,11 @@ pub struct PostgresOptions {
 }
 
 /// A Postgres server on a free loopback port, with data of its own. Ends when dropped.
+pub type Postgres = Server<DatabaseServer>;
+
+/// A server that is a database server.
 #[derive(Debug)]
-pub struct Postgres {
-    process: Process,
-    port: Port,
+pub struct DatabaseServer {
     bin: PathBuf,
     owner: Option<(Uid, Gid)>,
     template: OnceCell<()>,
@@ -66,23 +67,16 @@ impl Postgres {
 
     /// A server with these options, ready for clients.
     pub async fn start_with(options: PostgresOptions) -> Result<Self, ServerError> {
-        let bin = find::postgres_bin()?;
-        let owner = owner()?;
-        let mut server = Self {
-            process: Process::new("postgres")?,
-            port: Port::lease()?,
-            bin,
-            owner,
+        let kind = DatabaseServer {
+            bin: find::postgres_bin()?,
+            owner: owner()?,
             template: OnceCell::new(),
         };
-        server.init(&options)?;
+        let mut server = Self::new("postgres", kind)?;
+        server.kind.init(server.process.dir())?;
+        server.configure(&options)?;
         server.run().await?;
         Ok(server)
-    }
-
-    /// `host:port`, the same for the life of this value.
-    pub fn addr(&self) -> SocketAddr {
-        self.port.addr()
     }
 
     /// The URL of the maintenance database `postgres`, for tokio-postgres and psql.
@@ -100,86 +94,37 @@ impl Postgres {
 
     /// As [`fresh_database`](Self::fresh_database), with the refusal as a value.
     pub async fn create_database(&self) -> Result<Database, ServerError> {
-        self.template
+        self.kind
+            .template
             .get_or_try_init(|| database::create_template(self.addr()))
             .await?;
         Database::create(self.addr()).await
     }
 
-    /// What the server printed, of all its runs.
-    pub fn log(&self) -> PathBuf {
-        self.process.log()
-    }
-
-    pub(crate) fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    /// The pid of the first process, while it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// Kills it and its sessions as a crash would (SIGKILL); returns when it is gone. The data stays.
-    pub fn kill(&mut self) {
-        // Frozen first, so that no session is born between the look and the kill.
-        if let Some(pid) = self.pid() {
-            process::freeze(pid);
-            self.each_session(|session| drop(process::send(session, Signal::SIGKILL)));
+    fn configure(&self, options: &PostgresOptions) -> Result<(), ServerError> {
+        let mut text = format!(
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\nmax_connections = 200\n\
+             log_line_prefix = '%m [%p] %d '\n",
+            self.addr().port()
+        );
+        if !options.durable {
+            text.push_str("fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n");
         }
-        self.process.reap();
+        text.push_str(&options.extra);
+        let path = data(self.process.dir()).join("postgresql.auto.conf");
+        fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))
     }
+}
 
-    /// Stops it in order, ending open sessions (a fast shutdown); returns when it is gone. The data stays.
-    pub async fn stop(&mut self) {
-        self.process.signal(Signal::SIGINT);
-        self.process.wait_stopped().await;
-    }
-
-    /// Starts it again on the same port and data, killing it first when it runs; returns when it is ready.
-    ///
-    /// # Panics
-    /// When it does not come back.
-    pub async fn restart(&mut self) {
-        self.kill();
-        self.run().await.unwrap_or_else(|e| panic!("{e}"));
-    }
-
-    /// Freezes it with its sessions: connections stay open and nothing answers, until [`resume`](Self::resume).
-    pub fn pause(&self) {
-        self.process.freeze();
-        self.each_session(process::freeze);
-    }
-
-    /// Lets a frozen server go on.
-    pub fn resume(&self) {
-        self.each_session(|session| drop(process::send(session, Signal::SIGCONT)));
-        self.process.signal(Signal::SIGCONT);
-    }
-
-    /// For the pid of each process that the first one has started. One that has ended meanwhile is passed over.
-    fn each_session(&self, act: impl Fn(u32)) {
-        let Some(pid) = self.pid() else { return };
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .for_each(act);
-    }
-
-    fn data(&self) -> PathBuf {
-        self.process.dir().join("data")
-    }
-
-    fn init(&self, options: &PostgresOptions) -> Result<(), ServerError> {
-        let dir = self.process.dir();
+impl DatabaseServer {
+    fn init(&self, dir: &Path) -> Result<(), ServerError> {
         if let Some((uid, gid)) = self.owner {
             chown(dir, Some(uid.as_raw()), Some(gid.as_raw()))
                 .map_err(ServerError::io(format!("chown {}", dir.display())))?;
         }
         let program = self.bin.join("initdb");
         let output = self
-            .command(&program)
+            .as_owner(&program, dir)
             .args([
                 "--username",
                 USER,
@@ -191,44 +136,20 @@ impl Postgres {
                 "--no-sync",
                 "--pgdata",
             ])
-            .arg(self.data())
+            .arg(data(dir))
             .output()
             .map_err(ServerError::io(format!("starting {}", program.display())))?;
         if !output.status.success() {
             let output = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(ServerError::Failed { program, output });
         }
-        self.configure(options)
-    }
-
-    fn configure(&self, options: &PostgresOptions) -> Result<(), ServerError> {
-        let mut text = format!(
-            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\nmax_connections = 200\n\
-             log_line_prefix = '%m [%p] %d '\n",
-            self.port.number()
-        );
-        if !options.durable {
-            text.push_str("fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n");
-        }
-        text.push_str(&options.extra);
-        let path = self.data().join("postgresql.auto.conf");
-        fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))
-    }
-
-    async fn run(&mut self) -> Result<(), ServerError> {
-        let mut command = self.command(&self.bin.join("postgres"));
-        command.arg("-D").arg(self.data());
-        self.process.spawn(command)?;
-        let url = self.url();
-        self.process
-            .wait_ready(async || probe(&url).await.map_err(|e| format!("connecting to {url}: {e}")))
-            .await
+        Ok(())
     }
 
     /// A command as the owner of the data, in a directory that the owner may be in.
-    fn command(&self, program: &Path) -> Command {
+    fn as_owner(&self, program: &Path, dir: &Path) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.process.dir());
+        command.current_dir(dir);
         if let Some((uid, gid)) = self.owner {
             command.uid(uid.as_raw()).gid(gid.as_raw());
         }
@@ -236,17 +157,24 @@ impl Postgres {
     }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.kill();
+impl Kind for DatabaseServer {
+    const STOP: Signal = Signal::SIGINT;
+
+    fn command(&self, dir: &Path, _: SocketAddr) -> Result<Command, ServerError> {
+        let mut command = self.as_owner(&self.bin.join("postgres"), dir);
+        command.arg("-D").arg(data(dir));
+        Ok(command)
+    }
+
+    async fn probe(&self, addr: SocketAddr) -> Result<(), String> {
+        let select = async |client: &Client| client.simple_query("select 1").await.map(drop);
+        let asked = database::with_client(&database::url(addr, "postgres"), select).await;
+        asked.map_err(|e| e.to_string())
     }
 }
 
-async fn probe(url: &str) -> Result<(), tokio_postgres::Error> {
-    database::with_client(url, async |client| {
-        client.simple_query("select 1").await.map(drop)
-    })
-    .await
+fn data(dir: &Path) -> PathBuf {
+    dir.join("data")
 }
 
 /// The user to run as: Postgres refuses root, so for root it is another user of this machine.

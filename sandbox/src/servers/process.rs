@@ -131,15 +131,32 @@ impl Process {
         send(pid, signal).unwrap_or_else(|e| panic!("sending {signal} to {}: {e}", self.name));
     }
 
-    /// Stops the process until it gets SIGCONT; returns once it stands still.
+    /// Stops the process and those it has started until [`thaw`](Self::thaw); returns once they stand still.
     ///
     /// # Panics
     /// When none runs.
     pub(crate) fn freeze(&self) {
-        freeze(
-            self.pid()
-                .unwrap_or_else(|| panic!("{} is not running", self.name)),
-        );
+        // The parent first, so that no child is born between the look and the signal.
+        self.signal(Signal::SIGSTOP);
+        self.pid().into_iter().chain(self.children()).for_each(freeze);
+    }
+
+    /// Lets a frozen process go on, and those it has started.
+    pub(crate) fn thaw(&self) {
+        for child in self.children() {
+            let _ = send(child, Signal::SIGCONT);
+        }
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// The pids of the processes that the main thread of this one has started.
+    fn children(&self) -> Vec<u32> {
+        let Some(pid) = self.pid() else { return Vec::new() };
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
     }
 
     /// Waits for the process to end after a signal that asks it to, and kills it when it takes too long.
@@ -154,8 +171,14 @@ impl Process {
         }
     }
 
-    /// Kills the process if one runs, and waits until it is gone.
+    /// Kills the process if one runs, and those it has started, and waits until it is gone.
     pub(crate) fn reap(&mut self) {
+        if let Some(pid) = self.pid() {
+            freeze(pid); // so that no child is born between the look and the kill
+            for child in self.children() {
+                let _ = send(child, Signal::SIGKILL);
+            }
+        }
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
