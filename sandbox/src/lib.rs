@@ -5,6 +5,7 @@ pub mod clock;
 pub mod demo;
 pub mod eventually;
 pub mod faults;
+pub mod program;
 pub mod provider;
 pub mod seed;
 pub mod sender;

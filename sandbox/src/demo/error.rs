@@ -1,6 +1,5 @@
 //! Why the demo could not be carried through.
 
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -11,14 +10,6 @@ use crate::servers::ServerError;
 /// Why the demo could not be carried through.
 #[derive(Debug, Error)]
 pub enum DemoError {
-    /// A program is not where it should be.
-    #[error("there is no `{name}` in {}: `make demo` builds it", directory.display())]
-    NoBinary {
-        /// The program.
-        name: &'static str,
-        /// Where it was looked for.
-        directory: PathBuf,
-    },
     /// A server or a program could not be started.
     #[error(transparent)]
     Server(#[from] ServerError),

@@ -1,27 +1,21 @@
 //! The whole pipeline on this machine: private servers, and the real binaries as processes of their own.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::DemoError;
-use crate::servers::port::Port;
-use crate::servers::process::Process;
-use crate::servers::{NatsServer, Postgres, PostgresOptions, ServerError};
+use crate::program::{self, Program};
+use crate::servers::{NatsServer, Postgres, PostgresOptions};
 
 /// The path on which ingress takes deliveries.
 pub(super) const HOOK: &str = "/hooks/answers";
 
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the migration may take.
-const MIGRATION: Duration = Duration::from_secs(60);
 
 /// What to start.
 #[derive(Debug)]
@@ -56,17 +50,11 @@ pub(super) struct Stack {
     places: Places,
 }
 
-struct Program {
-    process: Process,
-    /// Its ports stay ours as long as it lives.
-    _ports: Vec<Port>,
-}
-
 impl Stack {
     /// Starts the servers, puts the schema into the database, and starts the programs; returns when all are ready.
     pub(super) async fn start(plan: &Plan) -> Result<Self, DemoError> {
-        let ingress = binary(&plan.binaries, "ingress")?;
-        let projector = binary(&plan.binaries, "projector")?;
+        let ingress = program::find(&plan.binaries, "ingress")?;
+        let projector = program::find(&plan.binaries, "projector")?;
         // Both servers sync before they say yes, as in production.
         let nats = NatsServer::start_with(crate::servers::NatsOptions::default()).await?;
         let durable = PostgresOptions {
@@ -75,13 +63,12 @@ impl Stack {
         };
         let postgres = Postgres::start_with(durable).await?;
         let database = super::evidence::create_database(&postgres.url()).await?;
-        migrate(&projector, &database).await?;
-
         let places = Places {
             hooks: Vec::new(),
             nats: nats.url(),
             database,
         };
+        migrate(&places.projector(&projector)?).await?;
         let mut stack = Self {
             programs: Vec::new(),
             nats,
@@ -106,18 +93,17 @@ impl Stack {
     /// Waits until something that should run has ended by itself, and says what and why.
     pub(super) async fn first_death(&mut self) -> DemoError {
         loop {
-            let servers = [self.nats.process(), self.postgres.process()];
-            for process in self
-                .programs
-                .iter_mut()
-                .map(|program| &mut program.process)
-                .chain(servers)
-            {
-                if let Some(status) = process.ended() {
+            for program in &mut self.programs {
+                if let Some(status) = program.ended() {
+                    return died(program, status);
+                }
+            }
+            for server in [self.nats.process(), self.postgres.process()] {
+                if let Some(status) = server.ended() {
                     return DemoError::Ended {
-                        name: process.name(),
+                        name: server.name(),
                         status,
-                        log: process.log_tail(),
+                        log: server.log_tail(),
                     };
                 }
             }
@@ -128,22 +114,17 @@ impl Stack {
     /// Asks every program to stop, waits, and gives an error if one of them did not end well.
     pub(super) async fn stop(&mut self) -> Result<(), DemoError> {
         for program in &self.programs {
-            program.process.signal(Signal::SIGTERM);
+            program.signal(Signal::SIGTERM);
         }
         for program in &mut self.programs {
-            let process = &mut program.process;
             let status = loop {
-                match process.ended() {
+                match program.ended() {
                     Some(status) => break status,
                     None => tokio::time::sleep(LOOK).await,
                 }
             };
             if !status.success() {
-                return Err(DemoError::Ended {
-                    name: process.name(),
-                    status,
-                    log: process.log_tail(),
-                });
+                return Err(died(program, status));
             }
         }
         self.programs.clear();
@@ -151,77 +132,49 @@ impl Stack {
     }
 
     async fn start_ingress(&mut self, binary: &Path, secrets: &[String]) -> Result<(), DemoError> {
-        let (public, admin) = (Port::lease()?, Port::lease()?);
-        let mut command = alone(binary);
-        command
-            .env("NATS_URL", &self.places.nats)
-            .env("WEBHOOK_SECRETS", secrets.join(","))
-            .env("HOOK_PATH", HOOK)
-            .env("LISTEN", public.addr().to_string())
-            .env("ADMIN_LISTEN", admin.addr().to_string());
-        self.places.hooks.push(public.addr());
-        self.run("ingress", command, admin, Some(public)).await
+        let mut ingress = Program::new("ingress", binary.to_owned())?;
+        ingress.set("NATS_URL", &self.places.nats);
+        ingress.set("WEBHOOK_SECRETS", secrets.join(","));
+        ingress.set("HOOK_PATH", HOOK);
+        self.places.hooks.push(ingress.lease("LISTEN")?);
+        self.run(ingress).await
     }
 
     async fn start_projector(&mut self, binary: &Path) -> Result<(), DemoError> {
-        let admin = Port::lease()?;
-        let mut command = alone(binary);
-        command
-            .arg("run")
-            .env("NATS_URL", &self.places.nats)
-            .env("DATABASE_URL", &self.places.database)
-            .env("ADMIN_LISTEN", admin.addr().to_string());
-        self.run("projector", command, admin, None).await
+        let projector = self.places.projector(binary)?;
+        self.run(projector).await
     }
 
-    async fn run(
-        &mut self,
-        name: &'static str,
-        command: Command,
-        admin: Port,
-        public: Option<Port>,
-    ) -> Result<(), DemoError> {
-        let address = admin.addr();
-        let mut process = Process::new(name)?;
-        process.spawn(command)?;
-        process
-            .wait_ready(async || ready(address).await.map_err(|e| format!("asking {address}: {e}")))
-            .await?;
-        self.programs.push(Program {
-            process,
-            _ports: std::iter::once(admin).chain(public).collect(),
-        });
+    async fn run(&mut self, mut program: Program) -> Result<(), DemoError> {
+        program.start()?;
+        program.wait_ready().await?;
+        self.programs.push(program);
         Ok(())
     }
 }
 
-/// A command that inherits nothing: a variable of the caller's must not change what the demo shows.
-fn alone(binary: &Path) -> Command {
-    let mut command = Command::new(binary);
-    command.env_clear();
-    command
-}
-
-fn binary(directory: &Path, name: &'static str) -> Result<PathBuf, DemoError> {
-    let path = directory.join(name);
-    if path.is_file() {
-        Ok(path)
-    } else {
-        Err(DemoError::NoBinary {
-            name,
-            directory: directory.to_owned(),
-        })
+impl Places {
+    /// A projector that does not run yet.
+    fn projector(&self, binary: &Path) -> Result<Program, DemoError> {
+        let mut projector = Program::new("projector", binary.to_owned())?;
+        projector.arguments(&["run"]);
+        projector.set("NATS_URL", &self.nats);
+        projector.set("DATABASE_URL", &self.database);
+        Ok(projector)
     }
 }
 
-async fn migrate(projector: &Path, database: &str) -> Result<(), DemoError> {
-    let mut command = alone(projector);
-    command.arg("migrate").env("DATABASE_URL", database);
-    let output = tokio::process::Command::from(command).kill_on_drop(true).output();
-    let output = tokio::time::timeout(MIGRATION, output)
-        .await
-        .map_err(|_| DemoError::Migration(format!("not done within {MIGRATION:?}")))?
-        .map_err(ServerError::io("starting projector migrate"))?;
+fn died(program: &Program, status: ExitStatus) -> DemoError {
+    DemoError::Ended {
+        name: program.name(),
+        status,
+        log: program.log_tail(),
+    }
+}
+
+/// Puts the schema into the database that the projector is set up for.
+async fn migrate(projector: &Program) -> Result<(), DemoError> {
+    let output = projector.output(&["migrate"]).await?;
     if output.status.success() {
         return Ok(());
     }
@@ -231,26 +184,4 @@ async fn migrate(projector: &Path, database: &str) -> Result<(), DemoError> {
         output.status,
         String::from_utf8_lossy(&said).trim()
     )))
-}
-
-/// Asks a program's admin port whether it is ready.
-async fn ready(address: SocketAddr) -> Result<(), String> {
-    let ask = async {
-        let mut connection = TcpStream::connect(address).await?;
-        let question = format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        connection.write_all(question.as_bytes()).await?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await?;
-        io::Result::Ok(answer)
-    };
-    let answer = tokio::time::timeout(Duration::from_secs(2), ask)
-        .await
-        .map_err(|_| "no answer".to_owned())?;
-    let answer = answer.map_err(|e| e.to_string())?;
-    let status = answer.split_whitespace().nth(1);
-    if status == Some("200") {
-        Ok(())
-    } else {
-        Err(answer.lines().last().unwrap_or_default().to_owned())
-    }
 }

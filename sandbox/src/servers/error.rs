@@ -15,6 +15,14 @@ pub enum ServerError {
         /// The places looked at and what was there.
         looked: String,
     },
+    /// One of our own programs is not where cargo puts it.
+    #[error("there is no `{name}` in {}: `make test` and `make demo` build it first", directory.display())]
+    NotBuilt {
+        /// The program.
+        name: &'static str,
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
     /// Something on this machine refused.
     #[error("{attempt}")]
     Io {
