@@ -19,7 +19,24 @@ use super::{ServerError, port::Port};
 enum Mode {
     Open,
     Mute,
+    AnswersHeld,
     Cut,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToTarget,
+    FromTarget,
+}
+
+impl Mode {
+    fn passes(self, direction: Direction) -> bool {
+        match self {
+            Self::Open => true,
+            Self::AnswersHeld => direction == Direction::ToTarget,
+            Self::Mute | Self::Cut => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +103,12 @@ impl Link {
         self.set(Mode::Mute).await;
     }
 
-    /// Passes everything again, what was held back by [`mute`](Self::mute) first.
+    /// Passes what clients send, and holds back what the target answers: it does what it is asked, and nobody knows.
+    pub async fn hold_answers(&mut self) {
+        self.set(Mode::AnswersHeld).await;
+    }
+
+    /// Passes everything again, what was held back first.
     pub async fn restore(&mut self) {
         self.set(Mode::Open).await;
     }
@@ -170,15 +192,15 @@ async fn pass_both(
     target: SocketAddr,
     mut state: watch::Receiver<State>,
 ) -> io::Result<()> {
-    open(&mut state).await;
+    open(&mut state, Direction::ToTarget).await;
     let server = server.insert(TcpStream::connect(target).await?);
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
     tokio::try_join!(
-        pass(client_read, server_write, state.clone()),
-        pass(server_read, client_write, state)
+        pass(client_read, server_write, Direction::ToTarget, state.clone()),
+        pass(server_read, client_write, Direction::FromTarget, state)
     )?;
     Ok(())
 }
@@ -186,16 +208,17 @@ async fn pass_both(
 async fn pass(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
+    direction: Direction,
     mut state: watch::Receiver<State>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let read = from.read(&mut buffer).await?;
-        open(&mut state).await;
+        open(&mut state, direction).await;
         let delay = state.borrow().delay;
         if !delay.is_zero() {
             sleep(delay).await;
-            open(&mut state).await;
+            open(&mut state, direction).await;
         }
         if read == 0 {
             return to.shutdown().await;
@@ -205,8 +228,9 @@ async fn pass(
 }
 
 /// Waits until data may pass. A link that is gone passes nothing: its connections are aborted with it.
-async fn open(state: &mut watch::Receiver<State>) {
-    if state.wait_for(|state| state.mode == Mode::Open).await.is_err() {
+async fn open(state: &mut watch::Receiver<State>, direction: Direction) {
+    let passes = state.wait_for(|state| state.mode.passes(direction));
+    if passes.await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -67,6 +67,41 @@ async fn a_mute_link_keeps_connections_and_passes_what_it_held_back() {
 }
 
 #[tokio::test]
+async fn with_answers_held_the_server_does_what_it_is_asked_and_the_client_learns_of_it_later() {
+    let server = NatsServer::start().await;
+    let mut link = Link::to(server.addr()).await;
+    let client = async_nats::connect(link.nats_url()).await.unwrap();
+    let beside = async_nats::connect(server.url()).await.unwrap();
+    let mut heard = beside.subscribe("asked").await.unwrap();
+    beside.flush().await.unwrap();
+    link.hold_answers().await;
+    client.publish("asked", "to do".into()).await.unwrap();
+    let message = tokio::time::timeout(SOON, futures_util::StreamExt::next(&mut heard));
+    assert_eq!(&message.await.unwrap().unwrap().payload[..], b"to do");
+    let echo = client.request("asked", "again".into());
+    tokio::pin!(echo);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), &mut echo)
+            .await
+            .is_err()
+    );
+    let asked = tokio::time::timeout(SOON, futures_util::StreamExt::next(&mut heard));
+    let reply = asked.await.unwrap().unwrap().reply.unwrap();
+    beside.publish(reply, "done".into()).await.unwrap();
+    beside.flush().await.unwrap();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), &mut echo)
+            .await
+            .is_err()
+    );
+    link.restore().await;
+    assert_eq!(
+        &tokio::time::timeout(SOON, echo).await.unwrap().unwrap().payload[..],
+        b"done"
+    );
+}
+
+#[tokio::test]
 async fn a_slow_link_delays_both_ways() {
     let server = NatsServer::start().await;
     let link = Link::to(server.addr()).await;
