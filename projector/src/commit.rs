@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemas::timestamp::cut_to_microseconds;
-use service::{Chain, Stop};
+use service::{Backoff, Chain, Stop};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::backoff::Backoff;
 use crate::batch::{Batch, Item};
 use crate::claim::Claim;
 use crate::keep::Keeper;

@@ -10,7 +10,6 @@
 //! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
 //! come, how often, in what batches, or how many projectors there are.
 
-pub mod backoff;
 pub mod batch;
 pub mod claim;
 pub mod commit;

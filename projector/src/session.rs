@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemas::job_key::Rules;
-use service::{Chain, Stop};
+use service::{Backoff, Chain, Stop};
 use stream::consume::Steward;
 use tokio::sync::{Mutex, watch};
 use tracing::info;
 
-use crate::backoff::Backoff;
 use crate::claim::{Claim, ClaimError, Claimed, Settings, claim};
 use crate::condition::Conditions;
 use crate::fit::Unfit;

@@ -6,6 +6,7 @@
 //! with it. [`admin`] answers what an operator asks on a port of its own, out of [`health`] and a metrics registry.
 
 pub mod admin;
+mod backoff;
 pub mod cli;
 mod condition;
 mod error;
@@ -17,6 +18,7 @@ pub mod secret;
 mod stop;
 mod tasks;
 
+pub use backoff::Backoff;
 pub use cli::ConfigFaults;
 pub use condition::Condition;
 pub use error::Chain;
