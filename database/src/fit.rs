@@ -37,13 +37,21 @@ const ENCODING: &str = "select current_setting('server_encoding')";
 /// # Errors
 /// See [`FitError`].
 pub async fn check(client: &Client) -> Result<(), FitError> {
+    check_from(version::SUPPORTED[0], client).await
+}
+
+/// As [`check`], for a program that needs version `oldest` of the schema at least.
+///
+/// # Errors
+/// See [`FitError`].
+pub async fn check_from(oldest: i32, client: &Client) -> Result<(), FitError> {
     let migrated: bool = one(client, VERSION_TABLE).await?;
     let found = if migrated {
         one(client, version::QUERY).await?
     } else {
         None
     };
-    version::check(found).map_err(Unfit::from)?;
+    version::check_from(oldest, found).map_err(Unfit::from)?;
     let encoding: String = one(client, ENCODING).await?;
     if encoding != "UTF8" {
         return Err(Unfit::Encoding(encoding).into());

@@ -12,6 +12,6 @@ mod tls;
 
 pub use args::{DatabaseArgs, Target};
 pub use error::{DatabaseError, Said, Trouble};
-pub use fit::{FitError, Unfit, check};
+pub use fit::{FitError, Unfit, check, check_from};
 pub use pool::{Database, Life, Limits};
 pub use tls::{AuthoritiesError, Connector};

@@ -29,9 +29,17 @@ impl Default for Rules {
 /// key. A key that is nothing but a suffix (`-r1`) is kept whole, so a job key is never empty.
 pub fn job_key<'a>(rules: Rules, key: Option<&'a str>, task_id: &'a TaskId) -> &'a str {
     match key {
-        Some(key) if rules.rerun_suffix => without_rerun_suffix(key),
-        Some(key) => key,
+        Some(key) => of_key(rules, key),
         None => task_id.as_str(),
+    }
+}
+
+/// The job of the tasks that were created with this idempotency key.
+pub fn of_key(rules: Rules, key: &str) -> &str {
+    if rules.rerun_suffix {
+        without_rerun_suffix(key)
+    } else {
+        key
     }
 }
 

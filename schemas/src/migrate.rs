@@ -8,7 +8,10 @@ use thiserror::Error;
 
 /// The migrations in order. Published files are never edited; the runner refuses a database on which another
 /// text of the same version was applied.
-const MIGRATIONS: &[(&str, &str)] = &[("V1__answers", include_str!("../sql/V1__answers.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("V1__answers", include_str!("../sql/V1__answers.sql")),
+    ("V2__reconciler", include_str!("../sql/V2__reconciler.sql")),
+];
 
 /// Key of the advisory lock that is held while migrating. Arbitrary, and must never change: an old build and a new
 /// one must wait for each other.

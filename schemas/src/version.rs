@@ -3,10 +3,14 @@
 use thiserror::Error;
 
 /// The newest migration, `sql/V<CURRENT>__….sql`.
-pub const CURRENT: i32 = 1;
+pub const CURRENT: i32 = 2;
 
-/// Versions the programs run on: during a rolling deployment, the old one and the new one.
-pub const SUPPORTED: &[i32] = &[1];
+/// Versions the programs run on: during a rolling deployment, the old one and the new one. The reconciler needs
+/// [`RECONCILER`].
+pub const SUPPORTED: &[i32] = &[1, 2];
+
+/// The oldest version on which the reconciler runs.
+pub const RECONCILER: i32 = 2;
 
 /// Reads the newest applied version: one row, one `integer`, null when nothing was applied.
 ///
@@ -42,14 +46,18 @@ pub enum SchemaMismatch {
 
 /// Whether this build runs on a database at version `found` (what [`QUERY`] gave).
 pub fn check(found: Option<i32>) -> Result<(), SchemaMismatch> {
-    let oldest = SUPPORTED[0];
+    check_from(SUPPORTED[0], found)
+}
+
+/// As [`check`], for a part that needs version `oldest`, one of [`SUPPORTED`], at least.
+pub fn check_from(oldest: i32, found: Option<i32>) -> Result<(), SchemaMismatch> {
     match found {
         None => Err(SchemaMismatch::NotMigrated),
-        Some(found) if SUPPORTED.contains(&found) => Ok(()),
         Some(found) if found < oldest => Err(SchemaMismatch::TooOld {
             found,
             needed: oldest,
         }),
+        Some(found) if SUPPORTED.contains(&found) => Ok(()),
         Some(found) => Err(SchemaMismatch::TooNew {
             found,
             newest: CURRENT,
@@ -76,6 +84,9 @@ mod tests {
             old.to_string(),
             "the database schema is at version 0, this build needs 1: run `projector migrate`"
         );
+        assert_eq!(check_from(RECONCILER, Some(RECONCILER)), Ok(()));
+        let old = check_from(RECONCILER, Some(RECONCILER - 1)).unwrap_err();
+        assert!(old.to_string().contains("this build needs 2"), "{old}");
         let new = check(Some(CURRENT + 1)).unwrap_err();
         assert!(new.to_string().ends_with("use a newer build"), "{new}");
     }
