@@ -4,88 +4,43 @@
 //! comes from its seed and the number of the thing decided upon, so two models with one seed hold the same tasks, ids
 //! and waits, however their deliveries fared.
 
-mod body;
+pub(crate) mod body;
 pub mod delivery;
 pub mod endpoint;
+pub mod life;
 mod outbox;
 pub mod outcome;
+mod refused;
+mod register;
 pub mod schedule;
 pub mod secrets;
+mod settings;
+mod signing;
 pub mod task;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Uri, header};
-use schemas::signature::{Scheme, SigningKey, sign};
-use thiserror::Error;
+use http::Uri;
+use schemas::signature::SigningKey;
 use time::OffsetDateTime;
 
 use crate::seed::Seed;
+use body::Webhook;
 use delivery::{Delivery, DeliveryNumber, Reply, Request, Subject};
 use endpoint::Undeliverable;
+use life::Fate;
 use outbox::Outbox;
 use outcome::Outcome;
-use schedule::Schedule;
+use register::Register;
 use secrets::{Secret, Secrets};
-use task::{NewTask, Status, Task};
+use task::{NewTask, Removal, Status, Task};
 
-/// The header that names a delivery.
-pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-
-/// The scheme of the provider: one header, `t=…,v1=…`.
-pub fn own_scheme() -> Scheme {
-    Scheme::StripeList {
-        header: HeaderName::from_static("webhook-signature"),
-    }
-}
-
-/// How an account is set up.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Where results are delivered.
-    pub url: Uri,
-    /// Whether loopback URLs are delivered to, over plain http as well.
-    pub allow_loopback: bool,
-    /// How deliveries are signed.
-    pub scheme: Scheme,
-    /// When failed deliveries are tried again.
-    pub schedule: Schedule,
-}
-
-impl Settings {
-    /// The provider's own scheme and its real retry schedule, for a receiver on this machine.
-    pub fn loopback(url: Uri) -> Self {
-        Self {
-            url,
-            allow_loopback: true,
-            scheme: own_scheme(),
-            schedule: Schedule::default(),
-        }
-    }
-}
-
-/// The tasks of an account in the order of their creation; the first is 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskNumber(pub usize);
-
-/// Why the model refused a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Refused {
-    /// A task with this idempotency key exists.
-    #[error("a task with this idempotency key exists")]
-    KeyTaken,
-    /// Only a queued task can start.
-    #[error("the task is {0}, not QUEUED")]
-    NotQueued(Status),
-    /// A task ends once.
-    #[error("the task is {0} already")]
-    AlreadyEnded(Status),
-    /// It is still tried by itself.
-    #[error("the delivery is still pending")]
-    StillPending,
-}
+pub use refused::{NotFound, Refused};
+pub use settings::{Settings, own_scheme};
+pub use signing::WEBHOOK_ID;
+pub use task::TaskNumber;
 
 /// What becomes of a delivery after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,15 +53,29 @@ pub enum Next {
     Dead,
 }
 
+/// What waits and what runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// Tasks that wait for their turn.
+    pub queued: usize,
+    /// Tasks that run.
+    pub processing: usize,
+    /// How many wait at each priority that has any, the highest first.
+    pub by_priority: Vec<(u8, usize)>,
+    /// The most tasks that run at a time, where there is a limit.
+    pub concurrency: Option<usize>,
+}
+
 /// One account of the provider.
 #[derive(Debug)]
 pub struct Provider {
     seed: Seed,
     settings: Settings,
     secrets: Secrets,
-    tasks: Vec<Task>,
-    keys: HashMap<String, TaskNumber>,
+    register: Register,
     outbox: Outbox,
+    /// When deliveries were sent again by hand, oldest first.
+    redelivered: VecDeque<OffsetDateTime>,
 }
 
 impl Provider {
@@ -114,11 +83,11 @@ impl Provider {
     pub fn new(settings: Settings, secret: Secret, seed: Seed) -> Self {
         Self {
             seed,
-            settings,
             secrets: Secrets::new(secret),
-            tasks: Vec::new(),
-            keys: HashMap::new(),
+            register: Register::new(settings.life.clone()),
+            settings,
             outbox: Outbox::new(seed),
+            redelivered: VecDeque::new(),
         }
     }
 
@@ -132,9 +101,29 @@ impl Provider {
         self.settings.url = url;
     }
 
-    /// Every task, in the order of creation.
+    /// Every task there ever was, in the order of creation.
     pub fn tasks(&self) -> &[Task] {
-        &self.tasks
+        self.register.all()
+    }
+
+    /// One task.
+    pub fn task(&self, number: TaskNumber) -> &Task {
+        self.register.get(number)
+    }
+
+    /// The task of this id, while it is kept.
+    pub fn find(&self, id: &str) -> Result<TaskNumber, NotFound> {
+        self.register.find(id).ok_or(NotFound)
+    }
+
+    /// The task that a key is bound to: the one that was created with it, until its record is deleted.
+    pub fn find_key(&self, key: &str) -> Result<TaskNumber, NotFound> {
+        self.register.find_key(key).ok_or(NotFound)
+    }
+
+    /// The tasks that wait, in the order in which they should start: the highest priority first, then the oldest.
+    pub fn queue(&self) -> impl Iterator<Item = TaskNumber> {
+        self.register.queue()
     }
 
     /// The delivery log, oldest first.
@@ -147,29 +136,74 @@ impl Provider {
         self.outbox.get(number)
     }
 
+    /// Lets everything happen that time alone brings about until `now`: tasks that waited or ran too long fail, each at
+    /// its own time, and tasks older than the retention are forgotten.
+    ///
+    /// Every step that takes a task or looks for one begins with this, so a caller needs it only to be told in time.
+    pub fn advance(&mut self, now: OffsetDateTime) {
+        while let Some((at, task, fate)) = self.register.next_limit()
+            && at <= now
+        {
+            match fate {
+                Fate::Forgotten => self.register.remove(task, Removal::Expired),
+                Fate::QueueWaitExceeded => {
+                    self.end(task, Outcome::queue_wait_exceeded(), at);
+                }
+                Fate::TimedOut => {
+                    self.end(task, Outcome::timed_out(), at);
+                }
+            }
+        }
+    }
+
+    /// When time alone will bring the next thing about.
+    pub fn next_limit(&self) -> Option<OffsetDateTime> {
+        self.register.next_limit().map(|(at, ..)| at)
+    }
+
     /// Puts a task into the queue.
     pub fn create(&mut self, request: NewTask, now: OffsetDateTime) -> Result<TaskNumber, Refused> {
-        let number = TaskNumber(self.tasks.len());
-        if let Some(key) = &request.idempotency_key {
-            if self.keys.contains_key(key) {
-                return Err(Refused::KeyTaken);
-            }
-            self.keys.insert(key.clone(), number);
+        self.advance(now);
+        if let Some(key) = &request.idempotency_key
+            && self.register.find_key(key).is_some()
+        {
+            return Err(Refused::KeyTaken);
         }
-        let mut rng = self.seed.rng("task", number.0 as u64);
-        self.tasks.push(Task::new(&mut rng, request, now));
-        Ok(number)
+        let limit = self.settings.queue_limit;
+        if self.register.queued() >= limit {
+            return Err(Refused::QueueFull { limit });
+        }
+        let mut rng = self.seed.rng("task", self.register.next_number().0 as u64);
+        Ok(self.register.add(Task::new(&mut rng, request, now)))
     }
 
     /// Takes a task out of the queue and runs it.
     pub fn start(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
-        let task = &mut self.tasks[task.0];
-        if task.status != Status::Queued {
-            return Err(Refused::NotQueued(task.status));
+        match self.kept(task, now)?.status {
+            Status::Queued => {}
+            status => return Err(Refused::NotQueued(status)),
         }
-        task.status = Status::Processing;
-        task.started_at.get_or_insert(now);
+        if let Some(max) = self.settings.concurrency
+            && self.register.processing() >= max
+        {
+            return Err(Refused::Busy { max });
+        }
+        self.register.change(task, |task| {
+            task.status = Status::Processing;
+            task.started_at.get_or_insert(now);
+        });
         Ok(())
+    }
+
+    /// Puts a running task back into the queue. Its time to run goes on from its first start.
+    pub fn requeue(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
+        match self.kept(task, now)?.status {
+            Status::Processing => {
+                self.register.change(task, |task| task.status = Status::Queued);
+                Ok(())
+            }
+            status => Err(Refused::NotProcessing(status)),
+        }
     }
 
     /// Ends a task; its delivery is due at once. A task can end without having started: it waited too long.
@@ -179,13 +213,42 @@ impl Provider {
         outcome: Outcome,
         now: OffsetDateTime,
     ) -> Result<DeliveryNumber, Refused> {
-        let ended = &mut self.tasks[task.0];
-        if ended.status.is_final() {
-            return Err(Refused::AlreadyEnded(ended.status));
+        match self.kept(task, now)?.status {
+            status if status.is_final() => Err(Refused::AlreadyEnded(status)),
+            _ => Ok(self.end(task, outcome, now)),
         }
-        ended.end(outcome, now);
-        let body = ended.body();
-        Ok(self.open(Subject::Task(task), body, now))
+    }
+
+    /// What the API answers for a task: what its delivery says, and whether it was delivered.
+    pub fn get(&mut self, id: &str, now: OffsetDateTime) -> Result<Bytes, NotFound> {
+        self.advance(now);
+        let task = self.task(self.find(id)?);
+        let webhook = match task.delivery.map(|number| self.delivery(number)) {
+            Some(delivery) => Webhook::new(&delivery.url, delivery.delivered_at()),
+            None => Webhook::new(&self.settings.url, None),
+        };
+        Ok(body::with_webhook(task, webhook))
+    }
+
+    /// What waits and what runs.
+    pub fn status(&mut self, now: OffsetDateTime) -> QueueStatus {
+        self.advance(now);
+        QueueStatus {
+            queued: self.register.queued(),
+            processing: self.register.processing(),
+            by_priority: self.register.queued_by_priority(),
+            concurrency: self.settings.concurrency,
+        }
+    }
+
+    /// Deletes every task that is queued, at no charge; gives how many there were. What runs or has ended stays.
+    pub fn clear_queue(&mut self, now: OffsetDateTime) -> usize {
+        self.advance(now);
+        let queued: Vec<TaskNumber> = self.queue().collect();
+        for task in &queued {
+            self.register.remove(*task, Removal::Cleared);
+        }
+        queued.len()
     }
 
     /// Sends a sample, as the button on the dashboard does.
@@ -194,10 +257,30 @@ impl Provider {
     }
 
     /// Sends a delivery that is over once more, with a fresh set of attempts and under its own `Webhook-Id`.
+    ///
+    /// Refused while it is pending, when its task is no longer kept, and when the redeliveries of the hour are used up.
     pub fn redeliver(&mut self, delivery: DeliveryNumber, now: OffsetDateTime) -> Result<(), Refused> {
+        self.advance(now);
+        let entry = self.delivery(delivery);
+        if entry.is_pending() {
+            return Err(Refused::StillPending);
+        }
+        if let Subject::Task(task) = entry.subject
+            && self.task(task).removed.is_some()
+        {
+            return Err(Refused::TaskGone);
+        }
+        let window = self.settings.life.redelivery_window;
+        self.redelivered.retain(|at| now < *at + window);
+        let limit = self.settings.redeliveries;
+        if self.redelivered.len() >= limit {
+            return Err(Refused::TooManyRedeliveries { limit });
+        }
+        self.redelivered.push_back(now);
         let judged = self.judge_url();
         self.outbox
-            .reopen(delivery, self.settings.url.clone(), judged, now)
+            .reopen(delivery, self.settings.url.clone(), judged, now);
+        Ok(())
     }
 
     /// Makes `secret` the newest; the one before stays valid until `old_until`, and both sign till then.
@@ -243,12 +326,9 @@ impl Provider {
     /// The request of a delivery as it would be signed at `now`, outside its attempts: what a provider that repeats
     /// itself sends, and, with a `now` in the past, what somebody captured then.
     pub fn request(&self, delivery: DeliveryNumber, now: OffsetDateTime) -> Request {
-        self.signed(
-            delivery,
-            self.delivery(delivery).body.clone(),
-            &self.secrets.valid_at(now),
-            now,
-        )
+        let delivery = self.delivery(delivery);
+        let keys = self.secrets.valid_at(now);
+        signing::request(&self.settings.scheme, delivery, delivery.body.clone(), &keys, now)
     }
 
     /// A request for a delivery that somebody without the secret made: `body` signed with `key`.
@@ -259,7 +339,31 @@ impl Provider {
         key: SigningKey,
         now: OffsetDateTime,
     ) -> Request {
-        self.signed(delivery, body, &[key], now)
+        signing::request(
+            &self.settings.scheme,
+            self.delivery(delivery),
+            body,
+            &[key],
+            now,
+        )
+    }
+
+    /// A task that is still kept at `now`.
+    fn kept(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<&Task, Refused> {
+        self.advance(now);
+        let task = self.task(task);
+        match task.removed {
+            None => Ok(task),
+            Some(_) => Err(Refused::TaskGone),
+        }
+    }
+
+    fn end(&mut self, task: TaskNumber, outcome: Outcome, at: OffsetDateTime) -> DeliveryNumber {
+        self.register.change(task, |task| task.end(outcome, at));
+        let body = self.task(task).body();
+        let delivery = self.open(Subject::Task(task), body, at);
+        self.register.change(task, |task| task.delivery = Some(delivery));
+        delivery
     }
 
     fn open(&mut self, subject: Subject, body: Bytes, now: OffsetDateTime) -> DeliveryNumber {
@@ -270,42 +374,6 @@ impl Provider {
 
     fn judge_url(&self) -> Result<(), Undeliverable> {
         endpoint::check(&self.settings.url, self.settings.allow_loopback)
-    }
-
-    fn signed(
-        &self,
-        number: DeliveryNumber,
-        body: Bytes,
-        keys: &[SigningKey],
-        now: OffsetDateTime,
-    ) -> Request {
-        let delivery = self.delivery(number);
-        let id = HeaderValue::from_str(&delivery.webhook_id).expect("letters, digits and an underscore");
-        let mut headers = vec![
-            (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (
-                header::USER_AGENT,
-                HeaderValue::from_static("Answerline-Webhooks/1.0"),
-            ),
-            (WEBHOOK_ID, id),
-        ];
-        for (name, value) in sign(
-            &self.settings.scheme,
-            keys,
-            &delivery.webhook_id,
-            now.unix_timestamp(),
-            &body,
-        ) {
-            headers.retain(|(present, _)| *present != name);
-            headers.push((name, value));
-        }
-        Request {
-            delivery: number,
-            attempt: delivery.attempts_in_set(),
-            url: delivery.url.clone(),
-            headers,
-            body,
-        }
     }
 }
 

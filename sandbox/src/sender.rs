@@ -100,6 +100,7 @@ impl Sender {
         let parts = &self.0;
         let mut work = JoinSet::new();
         let mut delayed = HashSet::new();
+        let mut changes = parts.account.changes();
         loop {
             let due = parts
                 .account
@@ -111,7 +112,7 @@ impl Sender {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(done) = work.join_next() => finished(done),
-                () = parts.account.changed() => {}
+                () = changes.next() => {}
                 Ok(room) = parts.room.clone().acquire_owned(), if wait == Some(Duration::ZERO) => {
                     if let Some(request) = parts.begin(&mut delayed) {
                         work.spawn(parts.clone().deliver(request, room));

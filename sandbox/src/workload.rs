@@ -1,5 +1,7 @@
 //! The tasks of a run: what an application asked for, and how each task ended.
 
+use std::collections::HashMap;
+
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use time::{Duration, OffsetDateTime};
@@ -65,27 +67,43 @@ pub fn plan(seed: Seed, count: usize, now: OffsetDateTime) -> Vec<Planned> {
     planned
 }
 
-/// Lets the planned tasks happen in `provider`, each step at its time.
+/// Lets the planned tasks happen in `provider`, each step at its time and all in the order of time.
 ///
 /// # Panics
-/// If the provider has a task with one of the keys already.
+/// If the provider has a task with one of the keys already, or limits that the plan goes beyond.
 pub fn play(provider: &mut Provider, planned: Vec<Planned>) {
-    let mut ends = Vec::with_capacity(planned.len());
-    for task in planned {
-        let number = provider
-            .create(task.request, task.created)
-            .expect("the keys of a plan are its own");
-        provider
-            .start(number, task.started)
-            .expect("it was created a moment ago");
-        ends.push((task.finished, number, task.outcome));
+    let mut steps = Vec::with_capacity(planned.len() * 3);
+    for (task, times) in planned.iter().enumerate() {
+        steps.push((times.created, task, Step::Create));
+        steps.push((times.started, task, Step::Start));
+        steps.push((times.finished, task, Step::Finish));
     }
-    ends.sort_by_key(|(finished, number, _)| (*finished, *number));
-    for (finished, number, outcome) in ends {
-        provider
-            .finish(number, outcome, finished)
-            .expect("each task ends once");
+    steps.sort_by_key(|(at, ..)| *at);
+    let mut numbers = HashMap::with_capacity(planned.len());
+    for (at, task, step) in steps {
+        let Planned { request, outcome, .. } = &planned[task];
+        match step {
+            Step::Create => {
+                let number = provider.create(request.clone(), at);
+                numbers.insert(task, number.expect("the keys of a plan are its own"));
+            }
+            Step::Start => {
+                let started = provider.start(numbers[&task], at);
+                started.expect("it was created a moment ago");
+            }
+            Step::Finish => {
+                let ended = provider.finish(numbers[&task], outcome.clone(), at);
+                ended.expect("each task ends once, and within the limits");
+            }
+        }
     }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Create,
+    Start,
+    Finish,
 }
 
 /// The tasks of one job.

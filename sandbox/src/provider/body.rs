@@ -1,6 +1,7 @@
-//! The body of a delivery, as JSON.
+//! What the provider says of a task, as JSON: in deliveries and in answers of its API.
 
 use bytes::Bytes;
+use http::Uri;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::format_description::BorrowedFormatItem;
@@ -14,14 +15,39 @@ const TIMESTAMP: &[BorrowedFormatItem<'static>] =
 
 const TEST_RESPONSE: &str = r#"{"result":{"text":"This is a test delivery.","sources":[]}}"#;
 
-/// The body that tells of a task.
+/// The body that a webhook delivers.
 pub(super) fn of_task(task: &Task) -> Bytes {
+    tells_of(task).render()
+}
+
+/// The body that the API answers for a task: what a webhook delivers, and whether it was.
+pub(super) fn with_webhook(task: &Task, webhook: Webhook) -> Bytes {
+    let webhook = Some(webhook);
+    Body {
+        webhook,
+        ..tells_of(task)
+    }
+    .render()
+}
+
+/// The body that the API answers when a task was created.
+pub(super) fn of_creation(task: &Task) -> Bytes {
+    let success = Some(true);
+    Body {
+        success,
+        ..tells_of(task)
+    }
+    .render()
+}
+
+fn tells_of(task: &Task) -> Body<'_> {
     let charge = 3 + task.request.priority % 3;
     let latency = task
         .started_at
         .zip(task.finished_at)
         .map(|(start, end)| (end - start).max(Duration::ZERO));
-    let body = Body {
+    Body {
+        success: None,
         test: None,
         task: Envelope {
             id: &task.id,
@@ -43,14 +69,15 @@ pub(super) fn of_task(task: &Task) -> Bytes {
             },
         }),
         response: task.response.as_deref(),
-    };
-    body.render()
+        webhook: None,
+    }
 }
 
 /// The body of a test delivery: a sample of no task.
 pub(super) fn of_test(now: OffsetDateTime) -> Bytes {
     let response = RawValue::from_string(TEST_RESPONSE.to_owned()).expect("the sample is JSON");
     let body = Body {
+        success: None,
         test: Some(true),
         task: Envelope {
             id: "task_sample",
@@ -63,6 +90,7 @@ pub(super) fn of_test(now: OffsetDateTime) -> Bytes {
         },
         credits: None,
         response: Some(&response),
+        webhook: None,
     };
     body.render()
 }
@@ -70,12 +98,35 @@ pub(super) fn of_test(now: OffsetDateTime) -> Bytes {
 #[derive(Serialize)]
 struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<bool>,
     task: Envelope<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     credits: Option<Credits>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<Webhook>,
+}
+
+/// What became of a task's delivery.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Webhook {
+    url: String,
+    delivered: bool,
+    delivered_at: Option<String>,
+}
+
+impl Webhook {
+    pub(super) fn new(url: &Uri, delivered_at: Option<OffsetDateTime>) -> Self {
+        Self {
+            url: url.to_string(),
+            delivered: delivered_at.is_some(),
+            delivered_at: delivered_at.map(timestamp),
+        }
+    }
 }
 
 impl Body<'_> {
@@ -110,7 +161,7 @@ struct Credits {
 }
 
 /// RFC 3339 in UTC with three decimals, as the provider writes it.
-fn timestamp(at: OffsetDateTime) -> String {
+pub(crate) fn timestamp(at: OffsetDateTime) -> String {
     at.to_offset(time::UtcOffset::UTC)
         .format(TIMESTAMP)
         .expect("a year of four digits")

@@ -1,11 +1,14 @@
 //! One delivery and the log of its attempts.
 
+use std::str::FromStr;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri};
+use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::TaskNumber;
 use super::endpoint::Undeliverable;
+use super::task::TaskNumber;
 
 /// The deliveries of an account in the order in which they arose; the first is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +34,44 @@ pub enum State {
     Delivered(OffsetDateTime),
     /// Its attempts are used up, or its URL is refused.
     Dead,
+}
+
+/// Where a delivery stands, as the delivery log shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is tried again by itself, or is on its way.
+    Pending,
+    /// It was accepted.
+    Delivered,
+    /// It is not tried again by itself.
+    Dead,
+}
+
+impl Standing {
+    /// The word of the delivery log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// Not a word of the delivery log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a delivery is `pending`, `delivered` or `dead`")]
+pub struct NoStanding;
+
+impl FromStr for Standing {
+    type Err = NoStanding;
+
+    fn from_str(word: &str) -> Result<Self, NoStanding> {
+        [Self::Pending, Self::Delivered, Self::Dead]
+            .into_iter()
+            .find(|standing| standing.as_str() == word)
+            .ok_or(NoStanding)
+    }
 }
 
 /// How an attempt ended.
@@ -71,6 +112,8 @@ pub struct Delivery {
     pub body: Bytes,
     /// Where it is sent.
     pub url: Uri,
+    /// When it arose.
+    pub opened: OffsetDateTime,
     /// Where it stands.
     pub state: State,
     /// Every attempt so far, those before a redelivery included.
@@ -82,6 +125,28 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Where it stands, as the delivery log shows it.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Pending(_) | State::Sending => Standing::Pending,
+            State::Delivered(_) => Standing::Delivered,
+            State::Dead => Standing::Dead,
+        }
+    }
+
+    /// Whether it is tried again by itself, or is on its way.
+    pub fn is_pending(&self) -> bool {
+        self.standing() == Standing::Pending
+    }
+
+    /// When it was accepted.
+    pub fn delivered_at(&self) -> Option<OffsetDateTime> {
+        match self.state {
+            State::Delivered(at) => Some(at),
+            State::Pending(_) | State::Sending | State::Dead => None,
+        }
+    }
+
     /// Attempts in the present set.
     pub fn attempts_in_set(&self) -> u32 {
         (self.attempts.len() - self.earlier)

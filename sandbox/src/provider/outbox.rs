@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::delivery::{Attempt, Delivery, DeliveryNumber, Reply, State, Subject};
 use super::endpoint::Undeliverable;
 use super::schedule::Schedule;
-use super::{Next, Refused};
+use super::Next;
 use crate::seed::Seed;
 
 /// All deliveries of an account. It knows nothing of tasks, secrets or signatures.
@@ -74,6 +74,7 @@ impl Outbox {
             subject,
             body,
             url,
+            opened: now,
             state: State::Dead,
             attempts: Vec::new(),
             refused: judged.err(),
@@ -84,22 +85,22 @@ impl Outbox {
     }
 
     /// Begins a fresh set of attempts of a delivery that is over.
+    ///
+    /// # Panics
+    /// If it is pending.
     pub(super) fn reopen(
         &mut self,
         number: DeliveryNumber,
         url: Uri,
         judged: Result<(), Undeliverable>,
         now: OffsetDateTime,
-    ) -> Result<(), Refused> {
+    ) {
         let delivery = self.get_mut(number);
-        if matches!(delivery.state, State::Pending(_) | State::Sending) {
-            return Err(Refused::StillPending);
-        }
+        assert!(!delivery.is_pending(), "a pending delivery is begun afresh");
         delivery.earlier = delivery.attempts.len();
         delivery.url = url;
         delivery.refused = judged.err();
         self.admit(number, now);
-        Ok(())
     }
 
     /// Puts a pending delivery off until `at`.

@@ -43,50 +43,35 @@ impl Outcome {
 
     /// One of the errors that the provider documents.
     pub fn failed(rng: &mut impl Rng) -> Self {
-        #[derive(Serialize)]
-        struct Response {
-            error: Error,
-        }
-        #[derive(Serialize)]
-        struct Error {
-            code: &'static str,
-            message: &'static str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            details: Option<Details>,
-        }
-        #[derive(Serialize)]
-        struct Details {
-            attempts: u8,
-        }
-        let (code, message, details) = match rng.random_range(0..3_u8) {
-            0 => (
-                "QUEUE_WAIT_EXCEEDED",
-                "The task waited four hours without starting",
-                None,
-            ),
-            1 => (
-                "INTERNAL_SERVER_ERROR",
-                "Maximum timeout (5 minutes) exceeded",
-                None,
-            ),
-            _ => (
+        match rng.random_range(0..3_u8) {
+            0 => Self::queue_wait_exceeded(),
+            1 => Self::timed_out(),
+            _ => Self::error(
                 "INTERNAL_SERVER_ERROR",
                 "Maximum retries exceeded",
                 Some(Details {
                     attempts: rng.random_range(2..6),
                 }),
             ),
-        };
-        Self {
-            status: Status::Failed,
-            response: raw(&Response {
-                error: Error {
-                    code,
-                    message,
-                    details,
-                },
-            }),
         }
+    }
+
+    /// The end of a task that never started.
+    pub fn queue_wait_exceeded() -> Self {
+        Self::error(
+            "QUEUE_WAIT_EXCEEDED",
+            "The task waited four hours without starting",
+            None,
+        )
+    }
+
+    /// The end of a task that ran too long.
+    pub fn timed_out() -> Self {
+        Self::error(
+            "INTERNAL_SERVER_ERROR",
+            "Maximum timeout (5 minutes) exceeded",
+            None,
+        )
     }
 
     /// An end with a `response` of the caller's choice.
@@ -98,6 +83,34 @@ impl Outcome {
         let response = RawValue::from_string(response.to_owned()).expect("a response is JSON");
         Self { status, response }
     }
+
+    fn error(code: &'static str, message: &'static str, details: Option<Details>) -> Self {
+        #[derive(Serialize)]
+        struct Response {
+            error: Error,
+        }
+        #[derive(Serialize)]
+        struct Error {
+            code: &'static str,
+            message: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            details: Option<Details>,
+        }
+        let error = Error {
+            code,
+            message,
+            details,
+        };
+        Self {
+            status: Status::Failed,
+            response: raw(&Response { error }),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Details {
+    attempts: u8,
 }
 
 fn raw(value: &impl Serialize) -> Box<RawValue> {

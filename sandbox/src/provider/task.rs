@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use super::body;
+use super::delivery::DeliveryNumber;
 use super::outcome::Outcome;
 
 /// The engines that a task can ask.
@@ -69,6 +70,19 @@ impl fmt::Display for Status {
     }
 }
 
+/// The tasks of an account in the order of their creation; the first is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskNumber(pub usize);
+
+/// Why the provider no longer knows a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// It was cleared from the queue.
+    Cleared,
+    /// It was kept as long as tasks are.
+    Expired,
+}
+
 /// One task, from its creation to its end.
 #[derive(Debug, Clone)]
 pub struct Task {
@@ -86,6 +100,11 @@ pub struct Task {
     pub status: Status,
     /// The result or the error, once it has ended.
     pub response: Option<Box<RawValue>>,
+    /// The delivery that tells of it, once it has ended.
+    pub delivery: Option<DeliveryNumber>,
+    /// Why the provider no longer knows it. The model keeps it all the same: whoever tests a receiver wants to know what
+    /// there was.
+    pub removed: Option<Removal>,
 }
 
 impl Task {
@@ -101,6 +120,8 @@ impl Task {
             finished_at: None,
             status: Status::Queued,
             response: None,
+            delivery: None,
+            removed: None,
         }
     }
 
@@ -110,7 +131,7 @@ impl Task {
         self.finished_at = Some(at);
     }
 
-    /// The task as JSON: what a webhook delivers, and what the API will answer for it.
+    /// The task as JSON, as a webhook delivers it. The API answers the same with a `webhook` beside it.
     pub fn body(&self) -> Bytes {
         body::of_task(self)
     }

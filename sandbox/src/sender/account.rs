@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::provider::Provider;
 
-/// An account that several parties work on: tests or an API create tasks, a sender delivers.
+/// An account that several parties work on: tests or an API create tasks, a runner ends them, a sender delivers.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     provider: Mutex<Provider>,
-    changed: Notify,
+    changed: watch::Sender<()>,
 }
 
 impl Account {
@@ -21,34 +21,48 @@ impl Account {
     pub fn new(provider: Provider) -> Self {
         Self(Arc::new(Shared {
             provider: Mutex::new(provider),
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
         }))
     }
 
-    /// Looks at the account or changes it; its sender takes notice. Nobody else can meanwhile, so be brief.
+    /// Looks at the account or changes it; everybody who waits for changes takes notice. Nobody else can look or change
+    /// meanwhile, so be brief.
     pub fn with<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
         let result = work(&mut lock(&self.0.provider));
-        self.0.changed.notify_one();
+        self.0.changed.send_replace(());
         result
     }
 
     /// Looks at the account; nobody takes notice.
-    pub(super) fn look<T>(&self, work: impl FnOnce(&Provider) -> T) -> T {
+    pub(crate) fn look<T>(&self, work: impl FnOnce(&Provider) -> T) -> T {
         work(&lock(&self.0.provider))
     }
 
-    /// Changes it on behalf of the sender, which takes no notice of itself.
-    pub(super) fn change<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
+    /// Changes it in a way that concerns nobody who waits for changes.
+    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
         work(&mut lock(&self.0.provider))
     }
 
-    /// Returns once somebody has changed the account since the last time.
-    pub(super) async fn changed(&self) {
-        self.0.changed.notified().await;
+    /// The changes from now on.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes(self.0.changed.subscribe())
+    }
+}
+
+/// Tells of changes of an account.
+pub(crate) struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Returns once the account was changed since the last time.
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nobody is left who could change it.
+            std::future::pending::<()>().await;
+        }
     }
 }
 
 /// What a panic left behind is still a consistent model: every step on it is done whole before it returns.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
