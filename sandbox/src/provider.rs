@@ -339,13 +339,7 @@ impl Provider {
         key: SigningKey,
         now: OffsetDateTime,
     ) -> Request {
-        signing::request(
-            &self.settings.scheme,
-            self.delivery(delivery),
-            body,
-            &[key],
-            now,
-        )
+        signing::request(&self.settings.scheme, self.delivery(delivery), body, &[key], now)
     }
 
     /// A task that is still kept at `now`.

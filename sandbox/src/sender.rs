@@ -22,10 +22,10 @@ use crate::clock::Clock;
 use crate::faults::{AttemptFault, DeliveryFaults, FaultPlan, Forgery, Replay};
 use crate::provider::Provider;
 use crate::provider::delivery::{DeliveryNumber, Reply, Request, State};
-use account::lock;
 use http::{Poster, Upto};
 
 pub use self::account::Account;
+pub(crate) use self::account::lock;
 pub use self::http::PostError;
 pub use self::tally::{Answers, Kind, Tally};
 

@@ -31,7 +31,7 @@ pub(super) fn with_webhook(task: &Task, webhook: Webhook) -> Bytes {
 }
 
 /// The body that the API answers when a task was created.
-pub(super) fn of_creation(task: &Task) -> Bytes {
+pub(crate) fn of_creation(task: &Task) -> Bytes {
     let success = Some(true);
     Body {
         success,

@@ -8,10 +8,10 @@ use rand::Rng;
 use rand::distr::Alphanumeric;
 use time::OffsetDateTime;
 
+use super::Next;
 use super::delivery::{Attempt, Delivery, DeliveryNumber, Reply, State, Subject};
 use super::endpoint::Undeliverable;
 use super::schedule::Schedule;
-use super::Next;
 use crate::seed::Seed;
 
 /// All deliveries of an account. It knows nothing of tasks, secrets or signatures.
