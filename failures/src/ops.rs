@@ -1,0 +1,7 @@
+//! What can be done to a [`World`], and the judgement at the end.
+
+mod judging;
+mod network;
+mod processes;
+mod sending;
+mod servers;

@@ -1,0 +1,126 @@
+//! The provider's part: tasks that end, deliveries, its clock and its secrets.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use sandbox::eventually;
+use sandbox::provider::delivery::{Delivery, State};
+use sandbox::provider::outcome::Outcome;
+use sandbox::provider::own_scheme;
+use sandbox::provider::secrets::Secret;
+use schemas::signature::sign;
+
+use crate::traffic::Load;
+use crate::world::{Posted, SOON, Who, World, post};
+
+impl World {
+    /// Lets `count` tasks end, so that their deliveries set out; their ids.
+    pub fn finish_tasks(&self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.traffic.finish_one()).collect()
+    }
+
+    /// Lets one task with this key end like this; its id.
+    pub fn finish_task(&self, key: Option<&str>, outcome: Outcome) -> String {
+        self.traffic.finish(key.map(str::to_owned), outcome)
+    }
+
+    /// Lets so many tasks end every second until the load is stopped.
+    pub fn load(&self, per_second: u32) -> Load {
+        self.traffic.load(per_second)
+    }
+
+    /// Waits until the provider has `count` deliveries accepted, whatever became of the others.
+    pub async fn delivered(&self, count: usize) {
+        let least = count as u64;
+        eventually(&format!("{count} deliveries are accepted"), SOON, async || {
+            let tally = self.tally();
+            if tally.delivered >= least {
+                Ok(())
+            } else {
+                Err(tally)
+            }
+        })
+        .await;
+    }
+
+    /// Deliveries that are not over yet.
+    pub fn pending(&self) -> usize {
+        self.account.with(|provider| provider.pending())
+    }
+
+    /// The provider's delivery log entry for the task `id`, read by `look`.
+    ///
+    /// # Panics
+    /// When there is no delivery for it.
+    pub fn delivery<T>(&self, id: &str, look: impl FnOnce(&Delivery) -> T) -> T {
+        use sandbox::provider::delivery::Subject;
+        self.account.with(|provider| {
+            let of_task = |delivery: &&Delivery| match delivery.subject {
+                Subject::Task(task) => provider.tasks()[task.0].id == id,
+                Subject::Test => false,
+            };
+            let delivery = provider.deliveries().iter().find(of_task);
+            look(delivery.unwrap_or_else(|| panic!("task {id} has no delivery")))
+        })
+    }
+
+    /// Brings every pending attempt forward to now: the provider's waits, compressed to nothing. Each still costs one of
+    /// the ten attempts.
+    pub fn hasten_retries(&self) {
+        let now = self.clock.now();
+        self.account.with(|provider| {
+            let waiting = |delivery: &&Delivery| matches!(delivery.state, State::Pending(at) if at > now);
+            let waiting: Vec<_> = provider
+                .deliveries()
+                .iter()
+                .filter(waiting)
+                .map(|delivery| delivery.number)
+                .collect();
+            for number in waiting {
+                provider.put_off(number, now);
+            }
+        });
+    }
+
+    /// Puts the provider's clock so far ahead of the receiver's (behind, when negative).
+    pub fn shift_provider_clock(&self, ahead: time::Duration) {
+        let milliseconds = i64::try_from(ahead.whole_milliseconds()).expect("less than an age");
+        self.ahead.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// The provider's secret `number`; the one that the world begins with is 0.
+    pub fn secret_of(&self, number: u64) -> Secret {
+        Secret::generate(self.setup.seed, number)
+    }
+
+    /// Makes `secret` the provider's newest. The one before signs beside it until
+    /// [`retire_old_secrets`](Self::retire_old_secrets).
+    pub fn rotate_secret(&mut self, secret: &Secret) {
+        let later = self.clock.now() + time::Duration::days(1);
+        self.account
+            .with(|provider| provider.rotate(secret.clone(), later));
+        self.secret = secret.clone();
+    }
+
+    /// Ends the validity of every secret but the newest.
+    pub fn retire_old_secrets(&self) {
+        let now = self.clock.now();
+        self.account
+            .with(|provider| provider.retire_replaced_secrets(now));
+    }
+
+    /// Posts a body that is no delivery of the provider's, signed with its newest secret, to an ingress through its link;
+    /// the status, `None` when no answer came. The judge knows of it.
+    pub async fn post(&mut self, to: Who, body: impl Into<Bytes>) -> Option<u16> {
+        let body = body.into();
+        let now = self.clock.now().unix_timestamp();
+        let headers = sign(&own_scheme(), &[self.secret.key()], "msg_by_hand", now, &body);
+        let hook = self
+            .member(to)
+            .hook()
+            .unwrap_or_else(|| panic!("{to} takes no deliveries"));
+        let status = post::post(hook, &headers, &body).await.ok();
+        self.posted.push(Posted { body, status });
+        status
+    }
+}

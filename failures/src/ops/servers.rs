@@ -1,0 +1,46 @@
+//! The broker and the database server themselves.
+
+use async_nats::jetstream::consumer;
+use sandbox::servers::Postgres;
+
+use crate::world::{Host, World};
+
+/// The consumer that all projectors share.
+const CONSUMER: &str = "projector";
+
+impl World {
+    /// Kills the broker as a crash would (SIGKILL). Its store stays.
+    pub fn kill_broker(&mut self) {
+        self.broker.kill();
+    }
+
+    /// Starts the broker again on its port and store, killing it first when it runs; returns when it takes clients.
+    pub async fn restart_broker(&mut self) {
+        self.broker.restart().await;
+    }
+
+    /// The database server, when it is this world's own.
+    ///
+    /// # Panics
+    /// When it is shared with other tests: see [`Setup::postgres`](crate::Setup::postgres).
+    pub fn postgres(&mut self) -> &mut Postgres {
+        match &mut self.postgres {
+            Host::Own(server) => server,
+            Host::Shared(_) => panic!("this world shares its database server"),
+        }
+    }
+
+    /// The projectors' consumer, as the broker describes it; `None` when there is none.
+    pub async fn consumer(&self) -> Option<consumer::Info> {
+        self.stream().await.consumer_info(CONSUMER).await.ok()
+    }
+
+    /// Deletes the projectors' consumer.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub async fn delete_consumer(&self) {
+        let deleted = self.stream().await.delete_consumer(CONSUMER).await;
+        deleted.unwrap_or_else(|e| panic!("deleting the consumer: {e}"));
+    }
+}

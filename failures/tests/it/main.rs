@@ -1,0 +1,5 @@
+//! The pipeline, broken in one way after the other. Each test ends with a judgement of everything that was sent.
+
+#![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
+
+mod undisturbed;
