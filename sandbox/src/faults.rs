@@ -55,6 +55,8 @@ pub struct DeliveryFaults {
     pub delay: Duration,
     /// The faults of its attempts from the first on; all later ones go well.
     pub attempts: Vec<AttemptFault>,
+    /// No attempt ever arrives, those of a redelivery included: what it tells of can only be asked for.
+    pub undelivered: bool,
     /// Copies that the provider sends together with the first attempt that goes well.
     pub copies_at_once: u32,
     /// Copies that the provider sends after the delivery was accepted, each so much later.
@@ -68,13 +70,16 @@ pub struct DeliveryFaults {
 impl DeliveryFaults {
     /// The fault of attempt `attempt`, counted from 1.
     pub fn of_attempt(&self, attempt: u32) -> AttemptFault {
+        if self.undelivered {
+            return AttemptFault::Lost;
+        }
         let earlier = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
         self.attempts.get(earlier).copied().unwrap_or(AttemptFault::None)
     }
 
     /// Whether attempt `attempt` is the first that goes well.
     pub fn first_good(&self, attempt: u32) -> bool {
-        u32::try_from(self.attempts.len()).is_ok_and(|faulty| attempt == faulty + 1)
+        !self.undelivered && u32::try_from(self.attempts.len()).is_ok_and(|faulty| attempt == faulty + 1)
     }
 }
 
@@ -104,6 +109,8 @@ pub struct Rates {
     pub replayed: f64,
     /// A forgery, half of them for a task that exists.
     pub forged: f64,
+    /// All attempts lost, however many there are. Drawn apart from the rest: what befalls the others stays the same.
+    pub undelivered: f64,
     /// The longest delay, of a first attempt and of a later copy.
     pub longest_delay: Duration,
     /// The most attempts in a row that fail by plan.
@@ -125,6 +132,7 @@ impl Rates {
             delayed: 0.10,
             replayed: 0.04,
             forged: 0.03,
+            undelivered: 0.0,
             longest_delay: Duration::from_millis(500),
             most_in_a_row: 4,
         }
@@ -184,6 +192,9 @@ impl FaultPlan {
             .collect();
         DeliveryFaults {
             attempts,
+            undelivered: seed
+                .rng("undelivered", delivery.0)
+                .random_bool(rates.undelivered),
             delay: if rng.random_bool(rates.delayed) {
                 some_time(rng)
             } else {
@@ -264,6 +275,27 @@ mod tests {
         assert_eq!(faults.of_attempt(3), AttemptFault::None);
         let first: Vec<bool> = (1..=4).map(|attempt| faults.first_good(attempt)).collect();
         assert_eq!(first, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_share_of_deliveries_never_arrives_and_the_rest_fare_as_they_would() {
+        let rates = Rates {
+            undelivered: 0.05,
+            ..Rates::rough()
+        };
+        let plan = FaultPlan::new(Seed(7), rates);
+        let mut never = 0;
+        for (number, without) in plans(7).into_iter().enumerate() {
+            let with = plan.of(DeliveryNumber(number as u64));
+            if with.undelivered {
+                never += 1;
+                assert!((1..=100).all(|attempt| with.of_attempt(attempt) == AttemptFault::Lost));
+                assert!(!(1..=100).any(|attempt| with.first_good(attempt)));
+            } else {
+                assert_eq!(with, without);
+            }
+        }
+        assert!((60..140).contains(&never), "{never} of 2,000");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod account;
 mod forgery;
 mod http;
+mod losses;
 mod tally;
 
 use std::collections::HashSet;
@@ -27,6 +28,7 @@ use http::{Poster, Upto};
 pub use self::account::Account;
 pub(crate) use self::account::lock;
 pub use self::http::PostError;
+pub use self::losses::Losses;
 pub use self::tally::{Answers, Kind, Tally};
 
 /// How long ago a stale replay was captured: twice the usual tolerance of 300 s.
@@ -40,8 +42,10 @@ pub struct Settings {
     /// Where the URL's host leads: one address after the other in turn, as behind a load balancer. When empty, the host
     /// is looked up.
     pub addresses: Vec<SocketAddr>,
-    /// What goes wrong.
+    /// What goes wrong by plan.
     pub faults: FaultPlan,
+    /// What is lost on the way because somebody wants it so.
+    pub losses: Losses,
 }
 
 impl Default for Settings {
@@ -50,6 +54,7 @@ impl Default for Settings {
             concurrency: 64,
             addresses: Vec::new(),
             faults: FaultPlan::none(),
+            losses: Losses::default(),
         }
     }
 }
@@ -61,6 +66,7 @@ pub struct Sender(Arc<Parts>);
 struct Parts {
     account: Account,
     faults: FaultPlan,
+    losses: Losses,
     clock: Clock,
     poster: Poster,
     room: Arc<Semaphore>,
@@ -74,6 +80,7 @@ impl Sender {
         Self(Arc::new(Parts {
             account,
             faults: settings.faults,
+            losses: settings.losses,
             clock,
             poster: Poster::new(settings.addresses, limit, settings.concurrency),
             room: Arc::new(Semaphore::new(settings.concurrency)),
@@ -168,10 +175,13 @@ impl Parts {
                 turn + u64::from(copy),
             )
         }));
+        let fault = if self.losses.lose(request.delivery, request.attempt) {
+            AttemptFault::Lost
+        } else {
+            faults.of_attempt(request.attempt)
+        };
         let attempt = async {
-            let reply = self
-                .attempt(&request, faults.of_attempt(request.attempt), turn)
-                .await;
+            let reply = self.attempt(&request, fault, turn).await;
             let accepted = reply.is_accepted();
             self.record(&request, reply);
             drop(room);

@@ -5,6 +5,8 @@ use schemas::signature::{Scheme, Verifier};
 use serde_json::Value;
 use time::macros::datetime;
 
+mod lifetime;
+
 use super::delivery::State;
 use super::*;
 
