@@ -3,12 +3,12 @@
 //! The model decides what is true; [`Faults`] decide what becomes of the answer on its way; [`Api::calls`] tells what was
 //! asked. Every answer carries a `Date` of the clock that was passed in.
 
-mod answer;
+pub(crate) mod answer;
 mod calls;
 mod create;
 mod faults;
 mod retry_after;
-mod routes;
+pub(crate) mod routes;
 mod server;
 mod spoil;
 
@@ -68,7 +68,7 @@ impl Api {
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn start(account: Account, settings: Settings, clock: Clock) -> Result<Self, ServerError> {
-        Self::start_with(account, settings, clock, Router::new()).await
+        Self::start_with(account, settings, clock, |_| Router::new()).await
     }
 
     /// Serves the API of `account`, and `more` routes for those who hold its key.
@@ -76,7 +76,7 @@ impl Api {
         account: Account,
         settings: Settings,
         clock: Clock,
-        more: Router<Parts>,
+        more: impl FnOnce(&Parts) -> Router<Parts>,
     ) -> Result<Self, ServerError> {
         let port = settings.listen.is_none().then(Port::lease).transpose()?;
         let own = port.as_ref().map(Port::addr);
@@ -88,6 +88,7 @@ impl Api {
             faults: Faults::default(),
             calls: calls::Calls::default(),
         };
+        let more = more(&parts);
         let server = Server::start(address, routes::router(parts.clone(), more))
             .await
             .map_err(ServerError::io(format!("listening on {address}")))?;

@@ -118,6 +118,26 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Nothing at all.
+    pub fn none() -> Self {
+        Self {
+            lost: 0.0,
+            answer_lost: 0.0,
+            hung_up: 0.0,
+            cut: 0.0,
+            wrong_secret: 0.0,
+            body_changed: 0.0,
+            copies_at_once: 0.0,
+            copies_later: 0.0,
+            delayed: 0.0,
+            replayed: 0.0,
+            forged: 0.0,
+            undelivered: 0.0,
+            longest_delay: Duration::ZERO,
+            most_in_a_row: 0,
+        }
+    }
+
     /// About every third delivery meets something.
     pub fn rough() -> Self {
         Self {
@@ -192,9 +212,7 @@ impl FaultPlan {
             .collect();
         DeliveryFaults {
             attempts,
-            undelivered: seed
-                .rng("undelivered", delivery.0)
-                .random_bool(rates.undelivered),
+            undelivered: seed.rng("undelivered", delivery.0).random_bool(rates.undelivered),
             delay: if rng.random_bool(rates.delayed) {
                 some_time(rng)
             } else {
@@ -301,5 +319,7 @@ mod tests {
     #[test]
     fn no_plan_is_no_fault() {
         assert_eq!(FaultPlan::none().of(DeliveryNumber(3)), DeliveryFaults::default());
+        let idle = FaultPlan::new(Seed(7), Rates::none());
+        assert!((0..500).all(|number| idle.of(DeliveryNumber(number)) == DeliveryFaults::default()));
     }
 }

@@ -8,8 +8,10 @@ pub mod eventually;
 pub mod faults;
 pub mod program;
 pub mod provider;
+pub mod runner;
 pub mod seed;
 pub mod sender;
+pub mod serve;
 pub mod servers;
 pub mod workload;
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use sandbox::clock::Clock;
 use sandbox::demo::{self, DemoArgs};
+use sandbox::serve::{self, ServeArgs};
 use service::Chain;
 use service::cli::EXIT_USAGE;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +25,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(DemoArgs),
+    Serve(ServeArgs),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,10 @@ fn run(command: Command) -> Result<bool, Box<dyn Error>> {
         let stop = stop_on_signals()?;
         match command {
             Command::Demo(args) => Ok(demo::run(&args, own_directory()?, &Clock::system(), &stop).await?),
+            Command::Serve(args) => {
+                serve::run(&args, &Clock::system(), &stop).await?;
+                Ok(true)
+            }
         }
     })
 }

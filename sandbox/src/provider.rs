@@ -10,6 +10,7 @@ pub mod endpoint;
 pub mod life;
 mod outbox;
 pub mod outcome;
+mod queue;
 mod refused;
 mod register;
 pub mod schedule;
@@ -27,16 +28,14 @@ use schemas::signature::SigningKey;
 use time::OffsetDateTime;
 
 use crate::seed::Seed;
-use body::Webhook;
 use delivery::{Delivery, DeliveryNumber, Reply, Request, Subject};
 use endpoint::Undeliverable;
-use life::Fate;
 use outbox::Outbox;
-use outcome::Outcome;
 use register::Register;
 use secrets::{Secret, Secrets};
-use task::{NewTask, Removal, Status, Task};
+use task::Task;
 
+pub use queue::QueueStatus;
 pub use refused::{NotFound, Refused};
 pub use settings::{Settings, own_scheme};
 pub use signing::WEBHOOK_ID;
@@ -51,19 +50,6 @@ pub enum Next {
     RetryAt(OffsetDateTime),
     /// That was its last attempt.
     Dead,
-}
-
-/// What waits and what runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueStatus {
-    /// Tasks that wait for their turn.
-    pub queued: usize,
-    /// Tasks that run.
-    pub processing: usize,
-    /// How many wait at each priority that has any, the highest first.
-    pub by_priority: Vec<(u8, usize)>,
-    /// The most tasks that run at a time, where there is a limit.
-    pub concurrency: Option<usize>,
 }
 
 /// One account of the provider.
@@ -134,121 +120,6 @@ impl Provider {
     /// One delivery of the log.
     pub fn delivery(&self, number: DeliveryNumber) -> &Delivery {
         self.outbox.get(number)
-    }
-
-    /// Lets everything happen that time alone brings about until `now`: tasks that waited or ran too long fail, each at
-    /// its own time, and tasks older than the retention are forgotten.
-    ///
-    /// Every step that takes a task or looks for one begins with this, so a caller needs it only to be told in time.
-    pub fn advance(&mut self, now: OffsetDateTime) {
-        while let Some((at, task, fate)) = self.register.next_limit()
-            && at <= now
-        {
-            match fate {
-                Fate::Forgotten => self.register.remove(task, Removal::Expired),
-                Fate::QueueWaitExceeded => {
-                    self.end(task, Outcome::queue_wait_exceeded(), at);
-                }
-                Fate::TimedOut => {
-                    self.end(task, Outcome::timed_out(), at);
-                }
-            }
-        }
-    }
-
-    /// When time alone will bring the next thing about.
-    pub fn next_limit(&self) -> Option<OffsetDateTime> {
-        self.register.next_limit().map(|(at, ..)| at)
-    }
-
-    /// Puts a task into the queue.
-    pub fn create(&mut self, request: NewTask, now: OffsetDateTime) -> Result<TaskNumber, Refused> {
-        self.advance(now);
-        if let Some(key) = &request.idempotency_key
-            && self.register.find_key(key).is_some()
-        {
-            return Err(Refused::KeyTaken);
-        }
-        let limit = self.settings.queue_limit;
-        if self.register.queued() >= limit {
-            return Err(Refused::QueueFull { limit });
-        }
-        let mut rng = self.seed.rng("task", self.register.next_number().0 as u64);
-        Ok(self.register.add(Task::new(&mut rng, request, now)))
-    }
-
-    /// Takes a task out of the queue and runs it.
-    pub fn start(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
-        match self.kept(task, now)?.status {
-            Status::Queued => {}
-            status => return Err(Refused::NotQueued(status)),
-        }
-        if let Some(max) = self.settings.concurrency
-            && self.register.processing() >= max
-        {
-            return Err(Refused::Busy { max });
-        }
-        self.register.change(task, |task| {
-            task.status = Status::Processing;
-            task.started_at.get_or_insert(now);
-        });
-        Ok(())
-    }
-
-    /// Puts a running task back into the queue. Its time to run goes on from its first start.
-    pub fn requeue(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
-        match self.kept(task, now)?.status {
-            Status::Processing => {
-                self.register.change(task, |task| task.status = Status::Queued);
-                Ok(())
-            }
-            status => Err(Refused::NotProcessing(status)),
-        }
-    }
-
-    /// Ends a task; its delivery is due at once. A task can end without having started: it waited too long.
-    pub fn finish(
-        &mut self,
-        task: TaskNumber,
-        outcome: Outcome,
-        now: OffsetDateTime,
-    ) -> Result<DeliveryNumber, Refused> {
-        match self.kept(task, now)?.status {
-            status if status.is_final() => Err(Refused::AlreadyEnded(status)),
-            _ => Ok(self.end(task, outcome, now)),
-        }
-    }
-
-    /// What the API answers for a task: what its delivery says, and whether it was delivered.
-    pub fn get(&mut self, id: &str, now: OffsetDateTime) -> Result<Bytes, NotFound> {
-        self.advance(now);
-        let task = self.task(self.find(id)?);
-        let webhook = match task.delivery.map(|number| self.delivery(number)) {
-            Some(delivery) => Webhook::new(&delivery.url, delivery.delivered_at()),
-            None => Webhook::new(&self.settings.url, None),
-        };
-        Ok(body::with_webhook(task, webhook))
-    }
-
-    /// What waits and what runs.
-    pub fn status(&mut self, now: OffsetDateTime) -> QueueStatus {
-        self.advance(now);
-        QueueStatus {
-            queued: self.register.queued(),
-            processing: self.register.processing(),
-            by_priority: self.register.queued_by_priority(),
-            concurrency: self.settings.concurrency,
-        }
-    }
-
-    /// Deletes every task that is queued, at no charge; gives how many there were. What runs or has ended stays.
-    pub fn clear_queue(&mut self, now: OffsetDateTime) -> usize {
-        self.advance(now);
-        let queued: Vec<TaskNumber> = self.queue().collect();
-        for task in &queued {
-            self.register.remove(*task, Removal::Cleared);
-        }
-        queued.len()
     }
 
     /// Sends a sample, as the button on the dashboard does.
@@ -340,24 +211,6 @@ impl Provider {
         now: OffsetDateTime,
     ) -> Request {
         signing::request(&self.settings.scheme, self.delivery(delivery), body, &[key], now)
-    }
-
-    /// A task that is still kept at `now`.
-    fn kept(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<&Task, Refused> {
-        self.advance(now);
-        let task = self.task(task);
-        match task.removed {
-            None => Ok(task),
-            Some(_) => Err(Refused::TaskGone),
-        }
-    }
-
-    fn end(&mut self, task: TaskNumber, outcome: Outcome, at: OffsetDateTime) -> DeliveryNumber {
-        self.register.change(task, |task| task.end(outcome, at));
-        let body = self.task(task).body();
-        let delivery = self.open(Subject::Task(task), body, at);
-        self.register.change(task, |task| task.delivery = Some(delivery));
-        delivery
     }
 
     fn open(&mut self, subject: Subject, body: Bytes, now: OffsetDateTime) -> DeliveryNumber {

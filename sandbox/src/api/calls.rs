@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use http::Method;
+use serde::Deserialize;
 use time::OffsetDateTime;
 
 use crate::sender::lock;
@@ -12,7 +13,8 @@ use crate::sender::lock;
 const KEPT: usize = 100_000;
 
 /// What a call asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Operation {
     /// `POST /v1/async/task`.
     Create,
@@ -24,6 +26,19 @@ pub enum Operation {
     Clear,
     /// Something that the API does not have.
     Unknown,
+}
+
+impl Operation {
+    /// The word by which a person names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Get => "get",
+            Self::Status => "status",
+            Self::Clear => "clear",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// One call.
@@ -45,7 +60,7 @@ pub struct Call {
 
 /// The log of calls. Clones are the same log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls(Arc<Mutex<Log>>);
+pub(crate) struct Calls(Arc<Mutex<Log>>);
 
 #[derive(Debug, Default)]
 struct Log {
@@ -63,7 +78,7 @@ pub(super) struct Open {
 }
 
 impl Calls {
-    pub(super) fn all(&self) -> Vec<Call> {
+    pub(crate) fn all(&self) -> Vec<Call> {
         lock(&self.0).kept.iter().cloned().collect()
     }
 

@@ -32,7 +32,7 @@ pub enum RetryAfter {
     /// A date that is so long over.
     PastDate(Duration),
     /// These words, which may mean nothing.
-    Text(&'static str),
+    Text(String),
 }
 
 impl RetryAfter {
@@ -45,10 +45,11 @@ impl RetryAfter {
             Self::Rfc850Date(ahead) => date(now + *ahead, RFC_850),
             Self::AsctimeDate(ahead) => date(now + *ahead, ASCTIME),
             Self::PastDate(over) => date(now - *over, IMF_FIXDATE),
-            Self::Text(text) => (*text).to_owned(),
+            Self::Text(text) => text.clone(),
         };
         Some(
-            HeaderValue::try_from(text).expect("dates and numbers are ASCII, and so are the words of a test"),
+            HeaderValue::try_from(text)
+                .expect("dates and numbers are ASCII, and words are checked where they enter"),
         )
     }
 }
@@ -82,7 +83,7 @@ mod tests {
             (RetryAfter::Rfc850Date(AHEAD), "Sunday, 06-Nov-94 08:49:37 GMT"),
             (RetryAfter::AsctimeDate(AHEAD), "Sun Nov  6 08:49:37 1994"),
             (RetryAfter::PastDate(AHEAD), "Sun, 06 Nov 1994 08:45:37 GMT"),
-            (RetryAfter::Text("soon"), "soon"),
+            (RetryAfter::Text("soon".to_owned()), "soon"),
         ];
         for (form, expected) in forms {
             assert_eq!(form.value(NOW).unwrap(), expected, "{form:?}");

@@ -33,8 +33,8 @@ pub(crate) struct Parts {
     pub(crate) account: Account,
     pub(crate) clock: Clock,
     pub(crate) key: Secret,
-    pub(super) faults: Faults,
-    pub(super) calls: Calls,
+    pub(crate) faults: Faults,
+    pub(crate) calls: Calls,
 }
 
 /// The API, with `more` routes beside it that need the key as well, are not noted and meet no faults.

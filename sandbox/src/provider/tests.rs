@@ -8,6 +8,8 @@ use time::macros::datetime;
 mod lifetime;
 
 use super::delivery::State;
+use super::outcome::Outcome;
+use super::task::{NewTask, Status};
 use super::*;
 
 const NOW: OffsetDateTime = datetime!(2026-11-30 12:00 UTC);

@@ -28,8 +28,8 @@ impl Account {
     /// Looks at the account or changes it; everybody who waits for changes takes notice. Nobody else can look or change
     /// meanwhile, so be brief.
     pub fn with<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
-        let result = work(&mut lock(&self.0.provider));
-        self.0.changed.send_replace(());
+        let result = self.change(work);
+        self.announce();
         result
     }
 
@@ -38,9 +38,14 @@ impl Account {
         work(&lock(&self.0.provider))
     }
 
-    /// Changes it in a way that concerns nobody who waits for changes.
+    /// Changes it, and leaves it to the caller to [announce](Self::announce) that where it concerns others.
     pub(crate) fn change<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
         work(&mut lock(&self.0.provider))
+    }
+
+    /// Lets everybody who waits for changes take notice.
+    pub(crate) fn announce(&self) {
+        self.0.changed.send_replace(());
     }
 
     /// The changes from now on.

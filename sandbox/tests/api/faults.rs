@@ -56,7 +56,7 @@ async fn errors_come_with_every_form_of_retry_after() {
             RetryAfter::PastDate(TWO_MINUTES),
             Some("Mon, 30 Nov 2026 11:58:00 GMT"),
         ),
-        (RetryAfter::Text("in a while"), Some("in a while")),
+        (RetryAfter::Text("in a while".to_owned()), Some("in a while")),
     ];
     for (form, header) in forms {
         for (status, code) in [(429, "RATE_LIMIT_EXCEEDED"), (503, "SERVICE_UNAVAILABLE")] {

@@ -55,7 +55,10 @@ fn the_time_to_run_counts_from_the_first_start_through_a_return_to_the_queue() {
     assert_eq!(provider.task(task).started_at, Some(started));
     provider.advance(started + RUN);
     let failed = provider.task(task);
-    assert_eq!((failed.status, failed.finished_at), (Status::Failed, Some(started + RUN)));
+    assert_eq!(
+        (failed.status, failed.finished_at),
+        (Status::Failed, Some(started + RUN))
+    );
     assert_eq!(error_code(failed), "INTERNAL_SERVER_ERROR");
 }
 
@@ -93,7 +96,10 @@ fn a_record_is_kept_for_a_day_from_the_creation_and_its_key_as_long() {
         .finish(task, Outcome::with_response(Status::Failed, "{}"), NOW)
         .unwrap();
     let last = NOW + RETENTION - SECOND;
-    assert_eq!(get(&mut provider, task, last).unwrap()["task"]["status"], "FAILED");
+    assert_eq!(
+        get(&mut provider, task, last).unwrap()["task"]["status"],
+        "FAILED"
+    );
     assert_eq!(provider.create(ask(Some("k")), last), Err(Refused::KeyTaken));
     assert_eq!(provider.find_key("k"), Ok(task));
     assert_eq!(get(&mut provider, task, NOW + RETENTION), Err(NotFound));
@@ -194,7 +200,10 @@ fn redeliveries_are_limited_by_the_hour_and_refused_ones_do_not_count() {
     };
     let too_many = Err(Refused::TooManyRedeliveries { limit: 2 });
     assert_eq!([again(NOW), again(NOW + SECOND)], [Ok(()), Ok(())]);
-    assert_eq!([again(NOW + 2 * SECOND), again(NOW + HOUR - SECOND)], [too_many; 2]);
+    assert_eq!(
+        [again(NOW + 2 * SECOND), again(NOW + HOUR - SECOND)],
+        [too_many; 2]
+    );
     assert_eq!(again(NOW + HOUR), Ok(()));
     assert_eq!(again(NOW + HOUR), too_many);
     assert_eq!(again(NOW + HOUR + SECOND), Ok(()));
