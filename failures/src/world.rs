@@ -130,6 +130,7 @@ impl World {
             concurrency: 16,
             addresses: hooks,
             faults: setup.faults.clone(),
+            ..sender::Settings::default()
         };
         let sender = Sender::new(account.clone(), settings, clock.clone());
         let sending = {
