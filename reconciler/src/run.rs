@@ -1,0 +1,143 @@
+//! The command `run`: sweep after sweep, until told to stop.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use service::health::{Check, Health};
+use service::{Chain, Condition, Stop, TaskFailed, Tasks, admin};
+use stream::append;
+use thiserror::Error;
+use tracing::info;
+
+use crate::check::{Checker, Conditions};
+use crate::config::RunConfig;
+use crate::metrics::Metrics;
+use crate::open::{Counters, OpenError, open};
+use crate::sweep::Swept;
+
+/// How long the last appends may take to leave.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Why the reconciler ended.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The admin port cannot be had.
+    #[error(transparent)]
+    Admin(#[from] admin::BindError),
+    /// It cannot begin.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A part of it died.
+    #[error(transparent)]
+    Task(#[from] TaskFailed),
+}
+
+/// Reconciles until `stop` is requested.
+///
+/// # Errors
+/// When something is wrong that waiting does not put right. Outages are waited out.
+pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
+    let health = Health::new();
+    let mut registry = Registry::default();
+    let counters = Counters {
+        own: Metrics::register(&mut registry),
+        append: append::Metrics::register(&mut registry),
+    };
+    let conditions = Conditions {
+        provider: Condition::register(&health, "provider"),
+        stream: Condition::register(&health, "stream"),
+        database: Condition::register(&health, "database"),
+    };
+    // Between two signs of life there can be a sweep with nothing to do, a pause, a call, its append and the notes of it.
+    let silence = config.work.pace.sweep_interval
+        + config.work.provider.request_timeout
+        + config.work.append.publish_timeout
+        + config.work.limits.transaction() * 4;
+    let progress = health.register("loop").alive_within(silence);
+    let listener = admin::bind(&config.admin).await?;
+    let mut tasks = Tasks::new(stop.clone());
+    tasks.spawn_background(
+        "admin port",
+        admin::serve(listener, registry, health, stop.clone()),
+    );
+
+    let opening = open(config.work, counters, conditions, stop.clone());
+    let Some(opened) = stop.unless_requested(beating(&progress, opening)).await else {
+        return Ok(());
+    };
+    let (checker, worker) = opened?;
+    info!(
+        provider = checker.provider.base(),
+        stream.name = checker.log.stream,
+        "reconciling"
+    );
+    let connection = checker.log.connection.clone();
+    // It works for what is finished while the process stops, so it ends with the runtime.
+    tasks.spawn_background("append", async move {
+        worker.run().await;
+        Ok::<_, Infallible>(())
+    });
+    tasks.spawn("sweep", sweeps(checker, progress));
+    let ended = tasks.run(config.stop_grace).await;
+    // The process ends either way; what does not leave in time is asked for again.
+    let _ = tokio::time::timeout(FLUSH, connection.client.flush()).await;
+    Ok(ended?)
+}
+
+async fn sweeps(checker: Arc<Checker>, progress: Check) -> Result<(), Infallible> {
+    let mut outstanding = 0;
+    loop {
+        let swept = match beating(&progress, checker.sweep()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(swept)) => Some(swept),
+            Err(error) => {
+                checker.conditions.database.failing(&Chain(&error).to_string());
+                None
+            }
+        };
+        progress.ok();
+        if let Some(swept) = &swept {
+            let before = std::mem::replace(&mut outstanding, swept.counts.outstanding);
+            ask_for_queue(&checker, swept, before).await;
+        }
+        if !checker.pause(swept.as_ref()).await {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks for the provider's queue when a backlog is done; and when the key may not be accepted and there is nothing else to ask, so
+/// that an operator knows before the first result is missing.
+async fn ask_for_queue(checker: &Checker, swept: &Swept, outstanding_before: u64) {
+    let done = outstanding_before > 0 && swept.counts.outstanding == 0;
+    let idle = !checker.is_accepted() && swept.asked == 0;
+    if !(done || idle) {
+        return;
+    }
+    let queue = checker.queue().await;
+    if let (true, Some(queue)) = (done, queue) {
+        info!(
+            queued = queue.queued_tasks,
+            processing = queue.processing_tasks,
+            "{}",
+            if queue.is_empty() {
+                "nothing is outstanding, and the provider has nothing left to do"
+            } else {
+                "nothing is outstanding here; the provider has tasks left to do"
+            }
+        );
+    }
+}
+
+/// Awaits `work`, which may take as long as it likes, with signs of life meanwhile.
+async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(Duration::from_secs(1), &mut work).await {
+            Ok(done) => return done,
+            Err(_) => check.beat(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What changes by itself: rows that came, and time that passed.
+
+use std::time::Duration;
+
+use database::DatabaseError;
+use tokio_postgres::types::Type;
+
+use super::{Submissions, count, query, seconds, seq};
+
+/// Most rows that one transaction changes.
+const AT_ONCE: i64 = 5_000;
+
+/// A submission in whatever state is settled by the row of its task: a delivery that comes late still wins. Of what was parked, only
+/// what the database refused, or what was appended for this very submission, is the task's: the rest says of itself which task
+/// it is about, and a client of the broker without the secret can say anything.
+const SETTLE: &str = "
+with answered as (
+  select s.submission_id, p.reason as parked, a.via
+    from submitted_tasks s
+    left join answers a on a.task_id = s.task_id
+    left join lateral (select reason from parked
+                        where a.task_id is null and task_id = s.task_id
+                          and (reason = 'database_refuses' or stream_seq = s.appended_seq)
+                        limit 1) p on true
+   where s.state <> 'SETTLED' and s.task_id is not null and (a.task_id is not null or p.reason is not null)
+   limit $1
+     for update of s skip locked), settled as (
+update submitted_tasks s
+   set state = 'SETTLED', settled_at = now(), last_error = 'parked: ' || answered.parked
+  from answered
+ where s.submission_id = answered.submission_id
+returning answered.via)
+select count(*), count(*) filter (where via = 'reconciler') from settled";
+
+const OVERDUE: &str = "
+with late as (
+  select submission_id from submitted_tasks
+   where state = 'OPEN' and created_at < now() - make_interval(secs => $1)
+   limit $2
+     for update skip locked)
+update submitted_tasks s set state = 'OVERDUE' from late where s.submission_id = late.submission_id
+returning s.submission_id";
+
+/// Given up once the provider was asked for it in vain when it could keep the result no longer, or said before that it does not know
+/// it. What is on the stream is not lost: it waits for its row.
+const LOST: &str = "
+with late as (
+  select submission_id from submitted_tasks
+   where state in ('OPEN', 'OVERDUE') and created_at < now() - make_interval(secs => $1)
+     and (task_id is null or not_found > 0 or checked_at >= created_at + make_interval(secs => $1))
+     and (appended_seq is null or appended_seq <= $3 or appended_seq > $4)
+   limit $2
+     for update skip locked)
+update submitted_tasks s
+   set state = 'LOST', last_error = coalesce(s.last_error, case when s.task_id is null then 'its task id never became known' end)
+  from late
+ where s.submission_id = late.submission_id
+returning s.submission_id";
+
+/// Reported once, by whoever finds it.
+const CRITICAL: &str = "
+with late as (
+  select submission_id from submitted_tasks
+   where state in ('OPEN', 'OVERDUE') and critical_at is null and created_at < now() - make_interval(secs => $1)
+   limit $2
+     for update skip locked)
+update submitted_tasks s set critical_at = now() from late where s.submission_id = late.submission_id
+returning s.submission_id";
+
+/// How many were settled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// All.
+    pub all: u64,
+    /// Those whose row came by a reconciler.
+    pub recovered: u64,
+}
+
+/// How many got older than they should.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Aged {
+    /// Past the horizon.
+    pub overdue: u64,
+    /// Far past it, and reported now.
+    pub critical: u64,
+    /// Given up.
+    pub lost: u64,
+}
+
+/// The ages that matter.
+#[derive(Debug, Clone, Copy)]
+pub struct Ages {
+    /// Of an overdue one.
+    pub overdue: Duration,
+    /// Of a critical one.
+    pub critical: Duration,
+    /// Of a lost one.
+    pub lost: Duration,
+}
+
+impl Submissions {
+    /// Settles what has its row.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn settle(&self) -> Result<Settled, DatabaseError> {
+        let attempt = "settling submissions";
+        let mut settled = Settled::default();
+        loop {
+            let rows = self.query(attempt, SETTLE, &[(&AT_ONCE, Type::INT8)]).await?;
+            let row = rows
+                .first()
+                .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
+            let (all, recovered) = (count(row, 0, attempt)?, count(row, 1, attempt)?);
+            settled.all += all;
+            settled.recovered += recovered;
+            if all < AT_ONCE.unsigned_abs() {
+                return Ok(settled);
+            }
+        }
+    }
+
+    /// Moves on what got too old. `floor` and `last_seq`: see [`super::Claim`].
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn age(&self, ages: Ages, floor: u64, last_seq: u64) -> Result<Aged, DatabaseError> {
+        let attempt = "looking at the age of submissions";
+        let (overdue, critical, lost) = (seconds(ages.overdue), seconds(ages.critical), seconds(ages.lost));
+        let (floor, last_seq) = (seq(floor), seq(last_seq));
+        self.database
+            .transaction(async |client, _| {
+                let moved = async |statement, age: &f64| {
+                    query(
+                        client,
+                        attempt,
+                        statement,
+                        &[(age, Type::FLOAT8), (&AT_ONCE, Type::INT8)],
+                    )
+                    .await
+                    .map(|rows| rows.len() as u64)
+                };
+                let overdue = moved(OVERDUE, &overdue).await?;
+                let critical = moved(CRITICAL, &critical).await?;
+                let lost = query(
+                    client,
+                    attempt,
+                    LOST,
+                    &[
+                        (&lost, Type::FLOAT8),
+                        (&AT_ONCE, Type::INT8),
+                        (&floor, Type::INT8),
+                        (&last_seq, Type::INT8),
+                    ],
+                )
+                .await?;
+                Ok(Aged {
+                    overdue,
+                    critical,
+                    lost: lost.len() as u64,
+                })
+            })
+            .await
+    }
+}

@@ -1,0 +1,261 @@
+//! One look at everything: what can be settled, what got too old, what is due.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use database::DatabaseError;
+use service::Chain;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::check::{Checker, Step};
+use crate::gate::Closed;
+use crate::log::Progress;
+use crate::submissions::{Aged, Ages, Claim, Claimed, Counts, Due, Settled};
+
+/// What is under way when a stop is requested may take so much longer. The rest is due again when its lease ends.
+const FINISH: Duration = Duration::from_secs(5);
+
+/// What a sweep found and did.
+#[derive(Debug, Clone, Default)]
+pub struct Swept {
+    /// Submissions settled.
+    pub settled: Settled,
+    /// Task ids found.
+    pub filled: u64,
+    /// Submissions that got too old.
+    pub aged: Aged,
+    /// Tasks asked for.
+    pub asked: usize,
+    /// Results appended.
+    pub appended: usize,
+    /// How things stand now.
+    pub counts: Counts,
+    /// More may be due.
+    pub more: bool,
+    /// Why not all that is due was asked for.
+    pub held: Option<Held>,
+}
+
+/// Why the provider is not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// The gate is closed.
+    Closed(Closed),
+    /// The projection is too far behind.
+    Lag,
+    /// Nothing can be appended.
+    Stream,
+}
+
+impl Checker {
+    /// One sweep. None when a stop was requested before it was over.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sweep(self: &Arc<Self>) -> Result<Option<Swept>, DatabaseError> {
+        let Some(prepared) = self.stop.unless_requested(self.prepare()).await else {
+            return Ok(None);
+        };
+        let (mut swept, progress) = prepared?;
+        if swept.held.is_none() {
+            self.ask(progress, &mut swept).await?;
+        }
+        let Some(counts) = self.stop.unless_requested(self.submissions.counts()).await else {
+            return Ok(None);
+        };
+        swept.counts = counts?;
+        self.conditions.database.ok();
+        self.tell(&swept);
+        Ok(Some(swept))
+    }
+
+    /// Everything that needs no provider.
+    async fn prepare(&self) -> Result<(Swept, Progress), DatabaseError> {
+        let filled = self
+            .submissions
+            .fill(&self.log.stream, self.pace.lost_after)
+            .await?;
+        let settled = self.submissions.settle().await?;
+        let (progress, held) = match self.log.look().await {
+            Ok(progress) => {
+                self.conditions.stream.ok();
+                self.metrics
+                    .lag
+                    .set(i64::try_from(progress.lag).unwrap_or(i64::MAX));
+                let behind = progress.lag > self.pace.max_lag;
+                (progress, behind.then_some(Held::Lag))
+            }
+            Err(error) => {
+                self.conditions.stream.failing(&Chain(&error).to_string());
+                (Progress::UNKNOWN, Some(Held::Stream))
+            }
+        };
+        let ages = Ages {
+            overdue: self.pace.overdue_after,
+            critical: self.pace.critical_after,
+            lost: self.pace.lost_after,
+        };
+        let aged = self
+            .submissions
+            .age(ages, progress.floor, progress.last_seq)
+            .await?;
+        let swept = Swept {
+            filled: filled.all,
+            settled,
+            aged,
+            held,
+            ..Swept::default()
+        };
+        Ok((swept, progress))
+    }
+
+    /// Asks for what is due, as many at a time as the gate lets through.
+    async fn ask(self: &Arc<Self>, progress: Progress, swept: &mut Swept) -> Result<(), DatabaseError> {
+        let mut calls: JoinSet<Result<Step, DatabaseError>> = JoinSet::new();
+        let mut failed = None;
+        let mut left = self.pace.sweep_limit;
+        swept.more = true;
+        loop {
+            let room = self.gate.room(calls.len()).min(left);
+            let goes_on = swept.more && swept.held.is_none() && failed.is_none() && !self.stop.is_requested();
+            if goes_on && room > 0 {
+                let Some(claimed) = self.finishing(self.claim(room, progress)).await else {
+                    break;
+                };
+                match claimed {
+                    Ok(due) => {
+                        swept.more = due.len() == room;
+                        left -= due.len();
+                        for due in due {
+                            let checker = Arc::clone(self);
+                            calls.spawn(async move { checker.check(due).await });
+                        }
+                        continue;
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let Some(joined) = self.finishing(calls.join_next()).await.flatten() else {
+                break;
+            };
+            let step = match joined {
+                Ok(step) => step,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+            match step {
+                Ok(Step::Asked) => swept.asked += 1,
+                Ok(Step::Appended) => {
+                    swept.asked += 1;
+                    swept.appended += 1;
+                }
+                Ok(Step::Released) => {}
+                Ok(Step::StreamFails) => {
+                    swept.asked += 1;
+                    swept.held = Some(Held::Stream);
+                }
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_none() {
+                failed = self.resolve_doubt().await.err();
+            }
+        }
+        swept.held = swept.held.or(self.gate.closed().map(Held::Closed));
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Up to `most` that are due. None when the provider is not to be asked.
+    async fn claim(&self, most: usize, progress: Progress) -> Result<Vec<Due>, DatabaseError> {
+        let claim = Claim {
+            most,
+            lease: self.pace.lease,
+            floor: progress.floor,
+            last_seq: progress.last_seq,
+            kept: self.pace.lost_after,
+        };
+        match self.submissions.claim(claim).await? {
+            Claimed::Due(due) => Ok(due),
+            Claimed::Paused(rest) => {
+                self.gate.paused(rest, rand::random());
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Awaits `work`, for a while yet when a stop is requested. None when it is not over then.
+    async fn finishing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = async { self.stop.requested().await; tokio::time::sleep(FINISH).await } => None,
+        }
+    }
+
+    /// Metrics, and one line when something happened.
+    fn tell(&self, swept: &Swept) {
+        let m = &self.metrics;
+        m.settled.inc_by(swept.settled.all + swept.filled);
+        m.recovered.inc_by(swept.settled.recovered);
+        m.filled.inc_by(swept.filled);
+        m.count(&swept.counts);
+        m.closed(self.gate.closed().map(|closed| closed.why));
+        m.waiting.set(i64::from(swept.held == Some(Held::Lag)));
+        if swept.settled.all + swept.filled + swept.asked as u64 > 0 {
+            info!(
+                asked = swept.asked,
+                appended = swept.appended,
+                settled = swept.settled.all,
+                recovered = swept.settled.recovered,
+                ids_found = swept.filled,
+                outstanding = swept.counts.outstanding,
+                "swept the submissions"
+            );
+        }
+        let Aged {
+            overdue,
+            critical,
+            lost,
+        } = swept.aged;
+        if overdue > 0 {
+            warn!(
+                overdue,
+                "submissions are overdue: their results should have come by now"
+            );
+        }
+        if critical > 0 {
+            warn!(
+                critical,
+                "submissions wait for far too long; `reconciler report` lists them"
+            );
+        }
+        if lost > 0 {
+            warn!(
+                lost,
+                "submissions are given up: the provider keeps their results no longer; `reconciler report` lists them"
+            );
+        }
+    }
+
+    /// Waits until the next sweep is due, unless a stop is requested before. False then.
+    pub async fn pause(&self, swept: Option<&Swept>) -> bool {
+        let interval = self.pace.sweep_interval;
+        let wait = match swept {
+            // What is due is asked for without a pause.
+            Some(Swept {
+                more: true,
+                held: None,
+                ..
+            }) => Duration::ZERO,
+            Some(Swept {
+                held: Some(Held::Closed(closed)),
+                ..
+            }) => interval.min(closed.until - Instant::now()),
+            _ => interval,
+        };
+        self.stop
+            .unless_requested(tokio::time::sleep(wait))
+            .await
+            .is_some()
+    }
+}
