@@ -259,3 +259,15 @@ impl WorkArgs {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_two_settings_of_a_command_share_a_name() {
+        Cli::command().debug_assert();
+    }
+}

@@ -37,7 +37,7 @@ pub struct TargetArgs {
     #[arg(long, env = "PROVIDER_PROXY", value_name = "URL")]
     pub provider_proxy: Option<Url>,
     /// Longest time for one call, body included.
-    #[arg(long, env = "REQUEST_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
+    #[arg(id = "provider_request_timeout", long = "request-timeout", env = "REQUEST_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
     pub request_timeout: Duration,
     /// Longest time that the provider is left alone for because it says so (`Retry-After`).
     #[arg(long, env = "MAX_RETRY_AFTER", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "300s")]

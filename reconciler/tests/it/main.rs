@@ -1,0 +1,10 @@
+//! The reconciler between a provider, a broker and a database, as the process that an operator runs.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails here is a failed test, and the line is what to know of it"
+)]
+
+mod process;
+mod recovery;
+mod world;
