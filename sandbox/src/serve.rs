@@ -169,3 +169,6 @@ fn share(text: &str) -> Result<f64, String> {
         _ => Err("a share is a number from 0 to 1".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,8 +38,10 @@ pub(crate) struct Parts {
 }
 
 /// The API, with `more` routes beside it that need the key as well, are not noted and meet no faults.
-pub(super) fn router(parts: Parts, more: Router<Parts>) -> Router {
-    let more = more.layer(from_fn_with_state(parts.clone(), authorized));
+pub(crate) fn router(parts: Parts, more: Router<Parts>) -> Router {
+    let more = more
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(parts.clone(), authorized));
     Router::new()
         .route(TASKS, post(create_task))
         .route(TASK, get(get_task))

@@ -30,7 +30,7 @@ impl Losses {
     }
 
     /// Whether this attempt, which sets out now, is lost.
-    pub(super) fn lose(&self, delivery: DeliveryNumber, attempt: u32) -> bool {
+    pub(crate) fn lose(&self, delivery: DeliveryNumber, attempt: u32) -> bool {
         let mut wanted = lock(&self.0);
         if attempt == 1 {
             wanted.lost.remove(&delivery);
