@@ -57,6 +57,16 @@ impl Traffic {
     /// # Panics
     /// When the provider has a task with the key already.
     pub(crate) fn finish(&self, key: Option<String>, outcome: Outcome) -> String {
+        let id = self.create(key);
+        self.end(&id, outcome);
+        id
+    }
+
+    /// Creates a task with this key and lets it run; its id.
+    ///
+    /// # Panics
+    /// When the provider has a task with the key already.
+    pub(crate) fn create(&self, key: Option<String>) -> String {
         let now = self.clock.now();
         let request = NewTask {
             task_type: "GEMINI",
@@ -66,11 +76,20 @@ impl Traffic {
         self.account.with(|provider| {
             let task = provider.create(request, now).expect("no other task has this key");
             provider.start(task, now).expect("it was created a moment ago");
-            provider
-                .finish(task, outcome, now)
-                .expect("it was started a moment ago");
-            provider.tasks()[task.0].id.clone()
+            provider.task(task).id.clone()
         })
+    }
+
+    /// Ends a task that runs, so that its delivery is due.
+    ///
+    /// # Panics
+    /// When there is no such task, or it has ended.
+    pub(crate) fn end(&self, id: &str, outcome: Outcome) {
+        let now = self.clock.now();
+        self.account.with(|provider| {
+            let task = provider.find(id).expect("the provider holds the task");
+            provider.finish(task, outcome, now).expect("a task ends once");
+        });
     }
 
     /// Lets so many tasks end every second until the load is stopped.

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use http::Uri;
 use sandbox::eventually;
-use sandbox::provider::delivery::{Delivery, State};
+use sandbox::provider::delivery::{Delivery, State, Subject};
 use sandbox::provider::outcome::Outcome;
 use sandbox::provider::own_scheme;
 use sandbox::provider::secrets::Secret;
@@ -22,6 +23,26 @@ impl World {
     /// Lets one task with this key end like this; its id.
     pub fn finish_task(&self, key: Option<&str>, outcome: Outcome) -> String {
         self.traffic.finish(key.map(str::to_owned), outcome)
+    }
+
+    /// Creates a task with this key that runs until [`end_task`](Self::end_task); its id.
+    pub fn create_task(&self, key: &str) -> String {
+        self.traffic.create(Some(key.to_owned()))
+    }
+
+    /// Ends a task that runs, so that its delivery sets out.
+    pub fn end_task(&self, id: &str, outcome: Outcome) {
+        self.traffic.end(id, outcome);
+    }
+
+    /// An end with an answer, the same for the same number.
+    pub fn answered(&self, number: u64) -> Outcome {
+        Outcome::completed(&mut self.setup.seed.rng("answered", number))
+    }
+
+    /// An end with an error, the same for the same number.
+    pub fn failed(&self, number: u64) -> Outcome {
+        Outcome::failed(&mut self.setup.seed.rng("failed", number))
     }
 
     /// Lets so many tasks end every second until the load is stopped.
@@ -43,6 +64,19 @@ impl World {
         .await;
     }
 
+    /// Waits until the task `id` has its delivery accepted.
+    pub async fn delivered_task(&self, id: &str) {
+        eventually(
+            &format!("the delivery of task {id} is accepted"),
+            SOON,
+            async || match self.delivery(id, |delivery| delivery.state) {
+                State::Delivered(_) => Ok(()),
+                other => Err(other),
+            },
+        )
+        .await;
+    }
+
     /// Deliveries that are not over yet.
     pub fn pending(&self) -> usize {
         self.account.with(|provider| provider.pending())
@@ -53,15 +87,35 @@ impl World {
     /// # Panics
     /// When there is no delivery for it.
     pub fn delivery<T>(&self, id: &str, look: impl FnOnce(&Delivery) -> T) -> T {
-        use sandbox::provider::delivery::Subject;
         self.account.with(|provider| {
             let of_task = |delivery: &&Delivery| match delivery.subject {
-                Subject::Task(task) => provider.tasks()[task.0].id == id,
+                Subject::Task(task) => provider.task(task).id == id,
                 Subject::Test => false,
             };
             let delivery = provider.deliveries().iter().find(of_task);
             look(delivery.unwrap_or_else(|| panic!("task {id} has no delivery")))
         })
+    }
+
+    /// Sends a sample, as the button on the provider's dashboard does.
+    pub fn send_test_delivery(&self) {
+        let now = self.clock.now();
+        self.account.with(|provider| provider.send_test(now));
+    }
+
+    /// Registers `url` at the provider: deliveries that arise or are redelivered from now on go there.
+    pub fn register(&self, url: Uri) {
+        self.account.with(|provider| provider.set_url(url));
+    }
+
+    /// Redelivers the delivery of the task `id` by hand, as on the provider's dashboard.
+    ///
+    /// # Panics
+    /// When the provider refuses: it is pending, its task is gone, or it was done too often within the hour.
+    pub fn redeliver(&self, id: &str) {
+        let (number, now) = (self.delivery(id, |delivery| delivery.number), self.clock.now());
+        let redelivered = self.account.with(|provider| provider.redeliver(number, now));
+        redelivered.unwrap_or_else(|e| panic!("redelivering task {id}: {e}"));
     }
 
     /// Brings every pending attempt forward to now: the provider's waits, compressed to nothing. Each still costs one of

@@ -2,4 +2,6 @@
 
 #![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
 
+mod receiver_article;
+mod redirect;
 mod undisturbed;
