@@ -4,6 +4,7 @@
 //! killed: see `janitor.rs`. Everything that acts on a server (kill, stop, pause, restart) keeps its port and its store.
 
 mod database;
+mod disk;
 mod error;
 mod find;
 mod janitor;
@@ -15,6 +16,7 @@ pub(crate) mod process;
 mod server;
 
 pub use database::Database;
+pub use disk::Disk;
 pub use error::ServerError;
 pub use find::{nats_server, postgres_bin};
 pub use link::Link;

@@ -33,6 +33,8 @@ pub struct NatsOptions {
     pub extra: String,
     /// A configuration file to run in place of the settings above. Its addresses and its store are overridden.
     pub config: Option<PathBuf>,
+    /// Where the streams are kept; `None` is a directory of the broker's own.
+    pub store: Option<PathBuf>,
     /// Whether the HTTP monitoring port is opened.
     pub monitor: bool,
     /// User and password with which readiness is tried.
@@ -47,6 +49,7 @@ impl Default for NatsOptions {
             max_payload: 8 << 20,
             extra: String::new(),
             config: None,
+            store: None,
             monitor: false,
             user: None,
         }
@@ -108,7 +111,7 @@ impl NatsServer {
 
     /// Where the broker keeps its streams.
     pub fn store_dir(&self) -> PathBuf {
-        store(self.process.dir())
+        self.kind.store(self.process.dir())
     }
 }
 
@@ -128,7 +131,7 @@ impl Kind for Broker {
             "--port",
             &addr.port().to_string(),
         ]);
-        command.arg("--store_dir").arg(store(dir));
+        command.arg("--store_dir").arg(self.store(dir));
         if let Some(monitor) = &self.monitor {
             command.args(["--http_port", &monitor.number().to_string()]);
         }
@@ -162,8 +165,8 @@ impl Broker {
         fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))?;
         Ok(path)
     }
-}
 
-fn store(dir: &Path) -> PathBuf {
-    dir.join("store")
+    fn store(&self, dir: &Path) -> PathBuf {
+        self.options.store.clone().unwrap_or_else(|| dir.join("store"))
+    }
 }

@@ -31,6 +31,8 @@ pub struct PostgresOptions {
     pub durable: bool,
     /// More settings, as lines of `postgresql.conf`.
     pub extra: String,
+    /// Where the data are kept, a directory to be made; `None` is one of the server's own.
+    pub data: Option<PathBuf>,
 }
 
 /// A Postgres server on a free loopback port, with data of its own. Ends when dropped.
@@ -41,6 +43,7 @@ pub type Postgres = Server<DatabaseServer>;
 pub struct DatabaseServer {
     bin: PathBuf,
     owner: Option<(Uid, Gid)>,
+    data: Option<PathBuf>,
     template: OnceCell<()>,
 }
 
@@ -70,6 +73,7 @@ impl Postgres {
         let kind = DatabaseServer {
             bin: find::postgres_bin()?,
             owner: owner()?,
+            data: options.data.clone(),
             template: OnceCell::new(),
         };
         let mut server = Self::new("postgres", kind)?;
@@ -111,7 +115,7 @@ impl Postgres {
             text.push_str("fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n");
         }
         text.push_str(&options.extra);
-        let path = data(self.process.dir()).join("postgresql.auto.conf");
+        let path = self.kind.data(self.process.dir()).join("postgresql.auto.conf");
         fs::write(&path, text).map_err(ServerError::io(format!("writing {}", path.display())))
     }
 }
@@ -136,7 +140,7 @@ impl DatabaseServer {
                 "--no-sync",
                 "--pgdata",
             ])
-            .arg(data(dir))
+            .arg(self.data(dir))
             .output()
             .map_err(ServerError::io(format!("starting {}", program.display())))?;
         if !output.status.success() {
@@ -144,6 +148,10 @@ impl DatabaseServer {
             return Err(ServerError::Failed { program, output });
         }
         Ok(())
+    }
+
+    fn data(&self, dir: &Path) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| dir.join("data"))
     }
 
     /// A command as the owner of the data, in a directory that the owner may be in.
@@ -162,7 +170,7 @@ impl Kind for DatabaseServer {
 
     fn command(&self, dir: &Path, _: SocketAddr) -> Result<Command, ServerError> {
         let mut command = self.as_owner(&self.bin.join("postgres"), dir);
-        command.arg("-D").arg(data(dir));
+        command.arg("-D").arg(self.data(dir));
         Ok(command)
     }
 
@@ -171,10 +179,6 @@ impl Kind for DatabaseServer {
         let asked = database::with_client(&database::url(addr, "postgres"), select).await;
         asked.map_err(|e| e.to_string())
     }
-}
-
-fn data(dir: &Path) -> PathBuf {
-    dir.join("data")
 }
 
 /// The user to run as: Postgres refuses root, so for root it is another user of this machine.

@@ -2,6 +2,7 @@
 
 #![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
 
+mod disk;
 mod link;
 mod nats;
 mod ownership;

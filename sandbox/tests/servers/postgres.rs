@@ -89,6 +89,7 @@ async fn a_killed_database_server_comes_back_on_its_port_with_its_rows() {
     let options = PostgresOptions {
         durable: true,
         extra: "work_mem = '7MB'".to_owned(),
+        ..PostgresOptions::default()
     };
     let mut server = Postgres::start_with(options).await.unwrap();
     let database = server.fresh_database().await;
