@@ -2,6 +2,8 @@
 
 #![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
 
+mod broker;
+mod full;
 mod receiver_article;
 mod redirect;
 mod undisturbed;

@@ -13,6 +13,7 @@ mod recent;
 mod settings;
 #[cfg(test)]
 mod simulation;
+mod standing;
 mod verdict;
 mod wire;
 mod worker;
@@ -35,6 +36,7 @@ pub use outcome::{AppendError, Appended};
 use probe::Look;
 pub use probe::ProbeError;
 pub use settings::{AppendSettings, Mode};
+use standing::NotStored;
 pub use worker::Worker;
 
 /// Events on their way to the worker; when it is full, callers wait.
@@ -48,6 +50,7 @@ pub struct Appender {
     stream: Arc<str>,
     spec: Arc<StreamSpec>,
     looks: Arc<watch::Sender<Option<Look>>>,
+    not_stored: watch::Receiver<Option<NotStored>>,
     limit: Duration,
 }
 
@@ -67,12 +70,13 @@ impl Appender {
     ) -> Result<(Self, Worker), StartError> {
         let (sender, receiver) = mpsc::channel(CHANNEL);
         let (looks, looked) = watch::channel(Some(Look::from(&declared.info)));
+        let (tell, not_stored) = watch::channel(None);
         let worker = Worker::new(
             connection.clone(),
             declared,
             settings,
             metrics,
-            (receiver, looked),
+            (receiver, looked, tell),
         )
         .await?;
         let appender = Self {
@@ -81,6 +85,7 @@ impl Appender {
             stream: declared.name().into(),
             spec: Arc::new(declared.spec.clone()),
             looks: Arc::new(looks),
+            not_stored,
             limit: settings.publish_timeout,
         };
         Ok((appender, worker))
@@ -114,18 +119,26 @@ impl Appender {
         answer.await.unwrap_or(Err(AppendError::Stopped))
     }
 
-    /// Whether an append would succeed now: asks the broker for the stream, within the publish limit.
+    /// Whether an append would succeed now: asks the broker for the stream, within the publish limit, and looks at what
+    /// became of the last events.
     ///
     /// A look that finds another stream, or one that lost events, also makes the worker forget what it remembered of
     /// them; so this is to be called every few seconds.
     pub async fn probe(&self) -> Result<(), ProbeError> {
         let found = probe::look(&self.connection, &self.stream, self.limit).await;
+        let before = *self.looks.borrow();
         match &found {
             Ok(info) => self.saw(Some(Look::from(info))),
             Err(ProbeError::NoStream(_)) => self.saw(None),
             Err(_) => {}
         }
-        probe::judge(&found?, &self.spec, self.connection.max_payload())
+        probe::judge(&found?, &self.spec, self.connection.max_payload())?;
+        // A stream that was full has told why events were not stored, and is so no longer.
+        let explained = before.is_some_and(|look| look.full);
+        match &*self.not_stored.borrow() {
+            Some(last) if !explained && last.counts(now()) => Err(ProbeError::NotStored(last.error.clone())),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn saw(&self, look: Option<Look>) {

@@ -7,6 +7,7 @@ use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::Info;
 use thiserror::Error;
 
+use super::outcome::AppendError;
 use crate::connect::Connection;
 use crate::declare::{self, Difference, StreamSpec};
 
@@ -37,6 +38,9 @@ pub enum ProbeError {
     /// The stream has no room for another event.
     #[error("the stream is full")]
     Full,
+    /// The stream looks as it should, and the last events were not stored all the same.
+    #[error("the last events were not stored")]
+    NotStored(#[source] AppendError),
 }
 
 /// What every event is larger than by its headers alone, in bytes.
@@ -49,6 +53,8 @@ pub(super) struct Look {
     pub(super) created: i128,
     /// The first sequence that it still holds.
     pub(super) first_seq: u64,
+    /// Whether it has no room for another event.
+    pub(super) full: bool,
 }
 
 /// Asks the broker for the stream as it is now.
@@ -69,6 +75,7 @@ impl From<&Info> for Look {
         Self {
             created: info.created.unix_timestamp_nanos(),
             first_seq: info.state.first_sequence,
+            full: is_full(info),
         }
     }
 }
@@ -83,12 +90,7 @@ fn refused(stream: &str, error: GetStreamError) -> ProbeError {
 }
 
 pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Result<(), ProbeError> {
-    let Info {
-        config,
-        state,
-        cluster,
-        ..
-    } = info;
+    let Info { config, cluster, .. } = info;
     if config.sealed {
         return Err(ProbeError::Sealed);
     }
@@ -102,17 +104,21 @@ pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Resul
     {
         return Err(ProbeError::NoLeader);
     }
-    // Full is a stream that has no room for the next event, not only one whose last byte is taken.
-    let largest = u64::try_from(config.max_message_size).unwrap_or_default();
-    let too_small = (1..LEAST_BYTES).contains(&config.max_bytes);
-    let is_full = |most: i64, next: u64, has: u64| {
-        u64::try_from(most).is_ok_and(|most| most > 0 && has + next.min(most / 16) >= most)
-    };
-    if too_small
-        || is_full(config.max_bytes, largest, state.bytes)
-        || is_full(config.max_messages, 0, state.messages)
-    {
+    if is_full(info) {
         return Err(ProbeError::Full);
     }
     Ok(())
+}
+
+/// Full is a stream that has no room for the next event, not only one whose last byte is taken.
+fn is_full(info: &Info) -> bool {
+    let Info { config, state, .. } = info;
+    let largest = u64::try_from(config.max_message_size).unwrap_or_default();
+    let too_small = (1..LEAST_BYTES).contains(&config.max_bytes);
+    let reaches = |most: i64, next: u64, has: u64| {
+        u64::try_from(most).is_ok_and(|most| most > 0 && has + next.min(most / 16) >= most)
+    };
+    too_small
+        || reaches(config.max_bytes, largest, state.bytes)
+        || reaches(config.max_messages, 0, state.messages)
 }

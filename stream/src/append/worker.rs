@@ -17,6 +17,7 @@ use super::pace::{Pace, Way};
 use super::probe::Look;
 use super::recent::RecentIds;
 use super::settings::AppendSettings;
+use super::standing::NotStored;
 use super::wire::Reading;
 use super::{StartError, now};
 use crate::connect::{Connection, ServerVersion};
@@ -28,6 +29,14 @@ const BATCHES_PAY_FROM: ServerVersion = (2, 15, 0);
 /// Most events, or answers, taken at once before the others get their turn.
 const CHUNK: usize = 256;
 
+/// What an appender and its worker tell each other: events, what was found out about the stream, and whether events are
+/// being stored.
+type Channels = (
+    mpsc::Receiver<Request>,
+    watch::Receiver<Option<Look>>,
+    watch::Sender<Option<NotStored>>,
+);
+
 /// Runs an appender. Spawn [`Worker::run`]; when it ends early, appending has ended.
 #[derive(Debug)]
 pub struct Worker {
@@ -36,6 +45,7 @@ pub struct Worker {
     connects: u64,
     requests: mpsc::Receiver<Request>,
     looks: watch::Receiver<Option<Look>>,
+    not_stored: watch::Sender<Option<NotStored>>,
     answers: Subscriber,
     compared: (mpsc::Sender<Compared>, mpsc::Receiver<Compared>),
     /// Whether the stream takes batches.
@@ -50,7 +60,7 @@ impl Worker {
         declared: &Declared,
         settings: &AppendSettings,
         metrics: Metrics,
-        (requests, looks): (mpsc::Receiver<Request>, watch::Receiver<Option<Look>>),
+        (requests, looks, not_stored): Channels,
     ) -> Result<Self, StartError> {
         let config = &declared.info.config;
         // The last token of a fresh inbox is unique to this client.
@@ -77,6 +87,7 @@ impl Worker {
             connection,
             requests,
             looks,
+            not_stored,
             answers,
             compared: mpsc::channel(64),
             atomic: config.allow_atomic_publish,
@@ -99,6 +110,7 @@ impl Worker {
         while open || !self.engine.is_idle() {
             self.engine.pump(now());
             self.start_comparisons();
+            self.tell_standing();
             let has_wake = self.set(timer.as_mut());
             let has_output = !self.engine.output.is_empty();
             tokio::select! {
@@ -162,6 +174,17 @@ impl Worker {
 
     fn follow_stream(&mut self) {
         self.engine.looked(*self.looks.borrow_and_update());
+    }
+
+    fn tell_standing(&self) {
+        let standing = self.engine.standing.not_stored();
+        self.not_stored.send_if_modified(|told| {
+            let changed = told.as_ref() != standing;
+            if changed {
+                *told = standing.cloned();
+            }
+            changed
+        });
     }
 
     fn start_comparisons(&mut self) {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sandbox::eventually::eventually;
-use sandbox::servers::{Link, NatsOptions};
-use stream::append::{Metrics, Mode};
+use sandbox::servers::{Disk, Link, NatsOptions};
+use stream::append::{Metrics, Mode, ProbeError};
 use stream::{AppendError, AppendSettings, Appended, Appender, StreamSpec};
 
 use crate::world::{SOON, World, appender, completed, connect, event, mode};
@@ -306,6 +306,40 @@ async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
         appender.probe().await.unwrap_err().to_string(),
         "there is no stream ANSWERS"
     );
+}
+
+#[tokio::test]
+async fn the_probe_tells_a_broker_that_stores_nothing_since_its_disk_was_full() {
+    let disk = Disk::new(16 << 20).unwrap();
+    let options = NatsOptions {
+        store: Some(disk.path().join("store")),
+        ..NatsOptions::default()
+    };
+    let mut world = World::start_with(options, &StreamSpec::default()).await;
+    let settings = AppendSettings {
+        publish_timeout: Duration::from_millis(500),
+        ..mode(Mode::Auto)
+    };
+    let appender = world.appender(&settings).await;
+    appender.append(completed("before", "yes")).await.unwrap();
+    appender.probe().await.unwrap();
+    disk.fill().unwrap();
+    // More than fits into what the file has of the disk already.
+    let large = completed("during", &"no room ".repeat(1000));
+    assert_eq!(appender.append(large.clone()).await, Err(AppendError::TimedOut));
+    let unready = async |appender: &Appender| match appender.probe().await {
+        Err(ProbeError::NotStored(AppendError::TimedOut)) => Ok(()),
+        other => Err(other),
+    };
+    eventually("the probe says so", SOON, async || unready(&appender).await).await;
+    // Room alone does not help: the broker keeps the stream as it is.
+    disk.clear().unwrap();
+    assert_eq!(appender.append(large.clone()).await, Err(AppendError::TimedOut));
+    unready(&appender).await.unwrap();
+    world.server.restart().await;
+    eventually("the probe is content", SOON, async || appender.probe().await).await;
+    appender.append(large).await.unwrap();
+    assert_eq!(world.all_ids().await, ["before", "during"]);
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ use super::outcome::{AppendError, Appended};
 use super::pace::{BATCH_EVENTS, Pace};
 use super::probe::Look;
 use super::recent::{Fingerprint, IdKey, Known, RecentIds};
+use super::standing::Standing;
 use super::wire::Reading;
 use entry::{Batch, Callers, Entry, Phase};
 pub(super) use entry::{Compared, Comparison};
@@ -102,6 +103,8 @@ pub(super) struct Engine {
     next_token: u64,
     /// The stream at the last look; None when it was not there.
     look: Option<Look>,
+    /// Whether events are being stored.
+    pub(super) standing: Standing,
     /// Since when there is no connection; None while there is one.
     disconnected: Option<Instant>,
     /// Messages for the broker, in order.
@@ -128,6 +131,7 @@ impl Engine {
             wake: None,
             next_token: 0,
             look: None,
+            standing: Standing::default(),
             disconnected: None,
             output: VecDeque::new(),
             comparisons: Vec::new(),
@@ -306,6 +310,7 @@ impl Engine {
         self.bytes -= entry.size;
         self.deadlines.remove(&(entry.deadline, token));
         self.by_id.remove(&entry.key);
+        self.standing.note(&answer, entry.since, now);
         if let Ok(Appended::Stored { seq } | Appended::Duplicate { seq }) = answer
             && entry.divergent.is_none()
         {
@@ -346,6 +351,11 @@ impl Engine {
         if made(look) != made(self.look) {
             self.recent.clear();
         }
+        let full = |look: Option<Look>| look.is_some_and(|look| look.full);
+        if full(look) || full(self.look) {
+            // That is why events were not stored; a look tells better than they do when it is over.
+            self.standing.forget();
+        }
         self.look = look;
     }
 
@@ -364,6 +374,7 @@ impl Engine {
     /// known about ids is forgotten: the broker may have lost its last events.
     pub(super) fn connected(&mut self, batches_allowed: bool, max_message: usize, now: Instant) {
         self.disconnected = None;
+        self.standing.forget();
         self.fixed.max_message = max_message;
         self.pace.allow_batches(batches_allowed);
         self.pace.forget_measurements_under_way();

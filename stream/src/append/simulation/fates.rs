@@ -73,6 +73,7 @@ fn a_repeat_of_an_event_that_a_purge_deleted_is_stored_again() {
         Some(Look {
             created: 1,
             first_seq,
+            full: false,
         })
     };
     simulation.engine.looked(look(1));
@@ -92,6 +93,7 @@ fn what_was_stored_on_a_stream_that_was_deleted_is_stored_on_its_successor() {
         Some(Look {
             created,
             first_seq: 0,
+            full: false,
         })
     };
     simulation.engine.looked(look(1));

@@ -1,0 +1,85 @@
+//! The broker, killed and taken away.
+
+use std::time::Duration;
+
+use failures::world::{Kind, SOON};
+use failures::{Setup, Who, World};
+use sandbox::eventually;
+use sandbox::sender;
+use tokio::time::Instant;
+
+const INGRESS: Who = Who::Ingress(0);
+const PROJECTOR: Who = Who::Projector(0);
+
+/// The documented time from the broker's return to the first 2xx.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+
+/// Killed while deliveries flow, and long enough away for everybody to say so; then twice for a moment only.
+#[tokio::test]
+async fn the_broker_killed_and_restarted_under_load() {
+    let setup = Setup {
+        ingresses: 2,
+        projectors: 2,
+        ..Setup::default()
+    };
+    let mut world = World::with(setup).await;
+    let load = world.load(100);
+    world.delivered(50).await;
+    world.kill_broker();
+    for who in world
+        .all(Kind::Ingress)
+        .into_iter()
+        .chain(world.all(Kind::Projector))
+    {
+        world.becomes_unready(who, "broker").await;
+    }
+    refusals_so_far(&world).await;
+    world.restart_broker().await;
+    let (back, before) = (Instant::now(), world.tally().delivered);
+    eventually("a delivery is accepted", SOON, async || {
+        world.tally().delivered > before
+    })
+    .await;
+    assert!(back.elapsed() < BACK_WITHIN, "took {:?}", back.elapsed());
+    for _ in 0..2 {
+        let before = usize::try_from(world.tally().delivered).unwrap();
+        world.delivered(before + 50).await;
+        world.kill_broker();
+        world.restart_broker().await;
+    }
+    load.stop().await;
+    assert_eq!(world.tally().wrongly_refused(), 0);
+    world.end().await;
+}
+
+/// Waits until an attempt was refused, and holds that it was refused with 503.
+async fn refusals_so_far(world: &World) -> u64 {
+    eventually("an attempt is refused", SOON, async || {
+        let answers = world.tally().of(sender::Kind::Attempt);
+        let refused: u64 = answers.by_status.range(300..).map(|(_, count)| count).sum();
+        assert_eq!(
+            answers.by_status.get(&503).copied().unwrap_or(0),
+            refused,
+            "{answers:?}"
+        );
+        if refused > 0 { Ok(refused) } else { Err(answers) }
+    })
+    .await
+}
+
+/// The consumer is deleted while events flow: it is made anew, with nothing skipped.
+#[tokio::test]
+async fn the_consumer_deleted_under_load() {
+    let setup = Setup {
+        projectors: 2,
+        ..Setup::default()
+    };
+    let world = World::with(setup).await;
+    let load = world.load(100);
+    for round in 1..=3 {
+        world.rows("answers", 50 * round).await;
+        world.delete_consumer().await;
+    }
+    load.stop().await;
+    world.end().await;
+}
