@@ -1,5 +1,7 @@
 //! The links between the programs, the servers and the provider.
 
+use std::net::SocketAddr;
+
 use sandbox::servers::Link;
 
 use crate::world::{Who, World};
@@ -26,6 +28,15 @@ impl World {
     pub fn hook_link(&mut self, who: Who) -> &mut Link {
         let link = self.member(who).hook.as_mut();
         link.unwrap_or_else(|| panic!("{who} takes no deliveries"))
+    }
+
+    /// The public port of an ingress, behind its link.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn listen(&mut self, who: Who) -> SocketAddr {
+        let listen = self.member(who).listen;
+        listen.unwrap_or_else(|| panic!("{who} takes no deliveries"))
     }
 
     /// Cuts every program off from the database, as if its server were away. The judge still reads it.

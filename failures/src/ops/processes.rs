@@ -1,6 +1,7 @@
 //! The programs: stopped, killed, started again, and what they say of themselves.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -74,6 +75,15 @@ impl World {
     /// A setting of a program from its next start on.
     pub fn set(&mut self, who: Who, name: &'static str, value: impl ToString) {
         self.member(who).program.set(name, value);
+    }
+
+    /// Runs another command of a program, with its settings, to its end.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    pub async fn run(&mut self, who: Who, arguments: &[&str]) -> Output {
+        let output = self.member(who).program.output(arguments).await;
+        output.unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// Fails when a program that should run has ended, saying how.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri};
 use sandbox::eventually;
 use sandbox::provider::delivery::{Delivery, State, Subject};
 use sandbox::provider::outcome::Outcome;
@@ -167,8 +167,7 @@ impl World {
     /// the status, `None` when no answer came. The judge knows of it.
     pub async fn post(&mut self, to: Who, body: impl Into<Bytes>) -> Option<u16> {
         let body = body.into();
-        let now = self.clock.now().unix_timestamp();
-        let headers = sign(&own_scheme(), &[self.secret.key()], "msg_by_hand", now, &body);
+        let headers = self.signed(&body);
         let hook = self
             .member(to)
             .hook()
@@ -176,5 +175,17 @@ impl World {
         let status = post::post(hook, &headers, &body).await.ok();
         self.posted.push(Posted { body, status });
         status
+    }
+
+    /// The value of a signature header for a body that nobody ever gets to see whole.
+    pub fn a_signature(&self) -> String {
+        let headers = self.signed(b"");
+        let value = headers[0].1.to_str().expect("letters, digits and signs");
+        value.to_owned()
+    }
+
+    fn signed(&self, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+        let now = self.clock.now().unix_timestamp();
+        sign(&own_scheme(), &[self.secret.key()], "msg_by_hand", now, body)
     }
 }

@@ -67,6 +67,8 @@ pub struct Member {
     pub database: Option<Link>,
     /// Between the provider and it.
     pub hook: Option<Link>,
+    /// Its public port, behind the link.
+    pub listen: Option<SocketAddr>,
     /// Whether it should be running now.
     pub(crate) meant_to_run: bool,
 }
@@ -90,11 +92,12 @@ impl Member {
         for (name, value) in variables(kind) {
             program.set(name, value);
         }
-        let (mut to_database, mut hook) = (None, None);
+        let (mut to_database, mut hook, mut public) = (None, None, None);
         match kind {
             Kind::Ingress => {
                 let listen = program.lease("LISTEN").unwrap_or_else(|e| panic!("{e}"));
                 hook = Some(Link::to(listen).await);
+                public = Some(listen);
                 program.set("WEBHOOK_SECRETS", secret.text());
                 program.set("HOOK_PATH", HOOK);
             }
@@ -116,6 +119,7 @@ impl Member {
             broker,
             database: to_database,
             hook,
+            listen: public,
             meant_to_run: false,
         }
     }

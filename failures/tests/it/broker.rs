@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use failures::world::{Kind, SOON};
-use failures::{Setup, Who, World};
+use failures::{Setup, World};
 use sandbox::eventually;
 use sandbox::sender;
 use tokio::time::Instant;
-
-const INGRESS: Who = Who::Ingress(0);
-const PROJECTOR: Who = Who::Projector(0);
 
 /// The documented time from the broker's return to the first 2xx.
 const BACK_WITHIN: Duration = Duration::from_secs(10);

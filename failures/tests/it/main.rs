@@ -4,6 +4,8 @@
 
 mod broker;
 mod full;
+mod ingress;
 mod receiver_article;
 mod redirect;
+mod secrets;
 mod undisturbed;
