@@ -2,7 +2,9 @@
 //!
 //! A provider whose tasks have ended sends its results to the real ingress and projector, with private servers behind
 //! them. A seeded plan loses, repeats, delays, changes and forges deliveries, and the signing secret is rotated
-//! meanwhile. Then an audit reads the whole stream and every row, and counts what is missing and what is twice.
+//! meanwhile. Some deliveries never arrive, however often they are tried: their results the real reconciler asks for,
+//! from a provider that begins by refusing it for a second. Then an audit reads the whole stream and every row, and counts
+//! what is missing and what is twice.
 
 mod audit;
 mod error;
@@ -20,6 +22,7 @@ use clap::builder::RangedU64ValueParser;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::{self, Api, Fault, Operation, RetryAfter, Rule};
 use crate::clock::Clock;
 use crate::faults::{FaultPlan, Rates};
 use crate::provider::schedule::Schedule;
@@ -32,18 +35,22 @@ use crate::workload;
 pub use error::DemoError;
 
 use audit::Audit;
-use evidence::Evidence;
-use progress::Narrator;
+use evidence::{Evidence, Progress};
+use progress::{Narrator, Steps};
 use report::{Deliveries, Report};
 use stack::{HOOK, Places, Plan, Stack};
 
-/// How many times faster than the real retry schedule the demo's is: the second attempt comes after 25 to 50 ms, the
-/// last after 13 to 26 s.
-const SPEED: f64 = 100.0;
+/// How many times faster than the real retry schedule the demo's is: the second attempt comes after 10 to 20 ms, the
+/// last after 5 to 10 s.
+const SPEED: f64 = 250.0;
+/// The share of deliveries of which every attempt is lost.
+const NEVER: f64 = 0.02;
+/// Calls of the reconciler that the provider refuses at first, each with the wish to be left alone for a second.
+const REFUSED_CALLS: u32 = 3;
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// For how long the projection may stand still before the demo counts what is there.
-const STANDSTILL: Duration = Duration::from_secs(30);
+const STANDSTILL: Duration = Duration::from_secs(20);
 /// How long stopping may take.
 const STOPPING: Duration = Duration::from_secs(40);
 /// Test deliveries sent in between.
@@ -105,16 +112,24 @@ pub async fn run(
         () = stop.cancelled() => return Err(DemoError::Interrupted),
     };
     let places = stack.places().clone();
+    let account = account(args, &places, older, clock);
+    let api = api(args, &account, clock).await?;
+    let starting = tokio::time::timeout_at(end, stack.start_reconciler(&plan, &api, &account));
+    tokio::select! {
+        started = starting => started.map_err(|_| late(deadline, &narrator))??,
+        () = stop.cancelled() => return Err(DemoError::Interrupted),
+    }
 
+    let told = story(args, &places, &account, newer, clock, &narrator);
     let report = tokio::select! {
-        told = tokio::time::timeout_at(end, story(args, &places, [newer, older], clock, &narrator)) => told.map_err(|_| late(deadline, &narrator))??,
+        told = tokio::time::timeout_at(end, told) => told.map_err(|_| late(deadline, &narrator))??,
         death = stack.first_death() => return Err(death),
         () = stop.cancelled() => return Err(DemoError::Interrupted),
     };
     println!("{report}");
 
     if args.keep {
-        show_places(&places);
+        show_places(&places, &api);
         println!("{}", report.last_line());
         tokio::select! {
             death = stack.first_death() => return Err(death),
@@ -131,20 +146,32 @@ pub async fn run(
     Ok(report.is_good())
 }
 
-/// Delivers, waits for the rows, and audits.
+/// Delivers, waits for the rows, has the rest recovered, and audits.
 async fn story(
     args: &DemoArgs,
     places: &Places,
-    [newer, older]: [Secret; 2],
+    account: &Account,
+    newer: Secret,
     clock: &Clock,
     narrator: &Narrator,
 ) -> Result<Report, DemoError> {
     let evidence = Evidence::open(&places.nats, &places.database).await?;
-    let account = account(args, places, older, clock);
-    let tally = deliver(&account, places, Seed(args.seed), newer, clock, narrator).await;
-    settle(&evidence, args.tasks as u64, narrator).await?;
+    let rates = Rates {
+        undelivered: NEVER,
+        ..Rates::rough()
+    };
+    let faults = FaultPlan::new(Seed(args.seed), rates);
+    let tally = deliver(account, places, &faults, newer, clock, narrator).await;
+    let steps = narrator.count("projecting", args.tasks as u64);
+    settle(&evidence, steps, |now| now.outstanding == 0).await?;
+    evidence.let_the_hour_pass().await?;
+    let steps = narrator.count("recovering", args.tasks as u64);
+    settle(&evidence, steps, |now| now.outstanding == 0 && now.unsettled == 0).await?;
     narrator.begin("reading the whole stream and every row");
-    let (tasks, deliveries) = account.with(|provider| (provider.tasks().to_vec(), Deliveries::of(provider)));
+    let (tasks, deliveries) = account.with(|provider| {
+        let deliveries = Deliveries::of(provider, &faults);
+        (provider.tasks().to_vec(), deliveries)
+    });
     let mut audit = Audit::new(&tasks);
     evidence.read_into(&mut audit).await?;
     Ok(Report {
@@ -177,18 +204,28 @@ fn account(args: &DemoArgs, places: &Places, secret: Secret, clock: &Clock) -> A
     Account::new(provider)
 }
 
+/// The provider's API, which refuses the first calls.
+async fn api(args: &DemoArgs, account: &Account, clock: &Clock) -> Result<Api, DemoError> {
+    let settings = api::Settings::new(Seed(args.seed));
+    let api = Api::start(account.clone(), settings, clock.clone()).await?;
+    let refusal = Fault::Status(429, RetryAfter::Seconds(1));
+    api.faults()
+        .add(Rule::new(refusal).on(Operation::Get).times(REFUSED_CALLS));
+    Ok(api)
+}
+
 /// Delivers everything. After a third the secret is rotated, after two thirds the old one ends; in between both sign.
 async fn deliver(
     account: &Account,
     places: &Places,
-    seed: Seed,
+    faults: &FaultPlan,
     newer: Secret,
     clock: &Clock,
     narrator: &Narrator,
 ) -> sender::Tally {
     let settings = sender::Settings {
         addresses: places.hooks.clone(),
-        faults: FaultPlan::new(seed, Rates::rough()),
+        faults: faults.clone(),
         ..sender::Settings::default()
     };
     for _ in 0..TESTS {
@@ -220,12 +257,15 @@ async fn deliver(
     }
 }
 
-/// Waits until the projectors have handled every event, or do nothing any more.
-async fn settle(evidence: &Evidence, tasks: u64, narrator: &Narrator) -> Result<(), DemoError> {
-    let mut steps = narrator.count("projecting", tasks);
+/// Waits until the programs have come as far as `enough` says, or do nothing any more.
+async fn settle(
+    evidence: &Evidence,
+    mut steps: Steps,
+    enough: impl Fn(Progress) -> bool,
+) -> Result<(), DemoError> {
     let mut last = evidence.progress().await?;
     let mut moved = Instant::now();
-    while last.outstanding > 0 && moved.elapsed() < STANDSTILL {
+    while !enough(last) && moved.elapsed() < STANDSTILL {
         tokio::time::sleep(LOOK).await;
         let now = evidence.progress().await?;
         if now != last {
@@ -238,7 +278,7 @@ async fn settle(evidence: &Evidence, tasks: u64, narrator: &Narrator) -> Result<
 }
 
 /// Says how to look around.
-fn show_places(places: &Places) {
+fn show_places(places: &Places, api: &Api) {
     let psql = postgres_bin()
         .map(|bin| bin.join("psql"))
         .ok()
@@ -256,5 +296,6 @@ fn show_places(places: &Places) {
         places.database
     );
     println!("  broker   {}", places.nats);
-    println!("  ingress  {}\n", hooks.join("  "));
+    println!("  ingress  {}", hooks.join("  "));
+    println!("  provider {} (key {})\n", api.url(), api.key());
 }

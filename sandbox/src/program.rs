@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -173,12 +173,32 @@ impl Program {
     /// # Errors
     /// When it cannot be started, or takes longer than a minute.
     pub async fn output(&self, arguments: &[&str]) -> Result<Output, ServerError> {
+        self.output_with(arguments, "").await
+    }
+
+    /// The same, with `input` to read from standard input.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn output_with(&self, arguments: &[&str], input: &str) -> Result<Output, ServerError> {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         let attempt = || format!("running {} {}", self.name(), arguments.join(" "));
-        let output = tokio::process::Command::from(self.command(&arguments))
-            .kill_on_drop(true)
-            .output();
-        tokio::time::timeout(COMMAND_LIMIT, output)
+        let run = async {
+            let mut child = tokio::process::Command::from(self.command(&arguments))
+                .kill_on_drop(true)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            let mut stdin = child.stdin.take().expect("it is piped");
+            let feed = async move {
+                // A program that does not read to the end says why in its output.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            };
+            let (output, ()) = tokio::join!(child.wait_with_output(), feed);
+            output
+        };
+        tokio::time::timeout(COMMAND_LIMIT, run)
             .await
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
             .map_err(ServerError::io(attempt()))

@@ -17,7 +17,7 @@ const SANDBOX: &str = env!("CARGO_BIN_EXE_sandbox");
 /// Where cargo puts the programs.
 fn programs() -> PathBuf {
     let directory = Path::new(SANDBOX).parent().unwrap();
-    for name in ["ingress", "projector"] {
+    for name in ["ingress", "projector", "reconciler"] {
         let program = directory.join(name);
         assert!(
             program.is_file(),
@@ -199,7 +199,7 @@ fn a_program_that_dies_is_named_with_the_end_of_its_log() {
 fn programs_with(name: &str, script: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let real = programs();
-    for program in ["ingress", "projector"]
+    for program in ["ingress", "projector", "reconciler"]
         .into_iter()
         .filter(|program| *program != name)
     {

@@ -32,6 +32,8 @@ pub(super) struct Row {
     pub(super) status: String,
     pub(super) created_at: Option<OffsetDateTime>,
     pub(super) response: Option<Value>,
+    /// What brought it: `webhook` or `reconciler`.
+    pub(super) via: String,
     pub(super) stream_seq: i64,
     pub(super) received_at: OffsetDateTime,
     /// How often the row was updated after it was inserted.
@@ -53,6 +55,8 @@ pub(super) struct Findings {
     pub(super) strays: Vec<String>,
     /// Rows of `answers`.
     pub(super) rows: usize,
+    /// Those of them that no webhook brought.
+    pub(super) recovered: usize,
     /// Rows of `winners`.
     pub(super) winners: usize,
     /// Rows of `parked`.
@@ -73,6 +77,7 @@ pub(super) struct Audit<'t> {
     winners: HashMap<String, String>,
     strays: Vec<String>,
     rows: usize,
+    recovered: usize,
     parked: usize,
 }
 
@@ -104,6 +109,7 @@ impl<'t> Audit<'t> {
             winners: HashMap::new(),
             strays: Vec::new(),
             rows: 0,
+            recovered: 0,
             parked: 0,
         }
     }
@@ -139,6 +145,7 @@ impl<'t> Audit<'t> {
     /// Counts a row of `answers`.
     pub(super) fn row(&mut self, row: Row) {
         self.rows += 1;
+        self.recovered += usize::from(row.via == "reconciler");
         match self.tasks.get_mut(row.task_id.as_str()) {
             Some(entry) => entry.row = Some(row),
             None => self.strays.push(format!("a row of no task: `{}`", row.task_id)),
@@ -162,6 +169,7 @@ impl<'t> Audit<'t> {
             tasks: self.tasks.len(),
             strays: self.strays,
             rows: self.rows,
+            recovered: self.recovered,
             winners: self.winners.len(),
             parked: self.parked,
             ..Findings::default()

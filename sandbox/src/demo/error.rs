@@ -13,9 +13,16 @@ pub enum DemoError {
     /// A server or a program could not be started.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The schema could not be put into the database.
-    #[error("`projector migrate` failed: {0}")]
-    Migration(String),
+    /// A command that prepares something did not succeed.
+    #[error("`{command}` failed ({status}): {said}")]
+    Command {
+        /// The command.
+        command: &'static str,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed.
+        said: String,
+    },
     /// Something that should run has ended.
     #[error("{name} ended ({status}); the end of its log:\n{log}")]
     Ended {

@@ -28,8 +28,12 @@ create function demo.note() returns trigger language plpgsql as
 create trigger demo_note after update on answers for each row execute function demo.note();
 "#;
 
+const COUNTS: &str = "
+select (select count(*) from answers) as rows,
+       (select count(*) from submitted_tasks where state <> 'SETTLED') as unsettled";
+
 const ROWS: &str = "
-select task_id, job_key, idempotency_key, status, created_at, response, stream_seq, received_at,
+select task_id, job_key, idempotency_key, status, created_at, response, via, stream_seq, received_at,
        (select count(*) from demo.updates where updates.task_id = answers.task_id) as updates
   from answers";
 
@@ -40,6 +44,8 @@ pub(super) struct Progress {
     pub(super) rows: u64,
     /// Events that no projector has acknowledged yet.
     pub(super) outstanding: u64,
+    /// Submissions whose answer the reconciler has not seen yet.
+    pub(super) unsettled: u64,
 }
 
 /// Connections to the servers.
@@ -68,12 +74,12 @@ impl Evidence {
 
     /// How far the projection is now.
     pub(super) async fn progress(&self) -> Result<Progress, DemoError> {
-        let count = "select count(*) from answers";
-        let rows = self
+        let counts = self
             .database
-            .query_one(count, &[])
+            .query_one(COUNTS, &[])
             .await
             .map_err(DemoError::database("counting rows"))?;
+        let count = |column| u64::try_from(counts.get::<_, i64>(column)).unwrap_or_default();
         let consumer: PullConsumer = self
             .stream
             .get_consumer(CONSUMER)
@@ -81,9 +87,18 @@ impl Evidence {
             .map_err(|e| DemoError::broker("looking for the projector's consumer")(e))?;
         let info = consumer.cached_info();
         Ok(Progress {
-            rows: u64::try_from(rows.get::<_, i64>(0)).unwrap_or_default(),
+            rows: count("rows"),
             outstanding: info.num_pending + u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX),
+            unsettled: count("unsettled"),
         })
+    }
+
+    /// Makes every submission due that has no answer: its first check is an hour away, and the demo does not wait for that.
+    pub(super) async fn let_the_hour_pass(&self) -> Result<(), DemoError> {
+        self.database
+            .batch_execute("update submitted_tasks set next_check_at = now() where state = 'OPEN'")
+            .await
+            .map_err(DemoError::database("letting the hour pass"))
     }
 
     /// Gives every event of the stream, and every row, to the audit.
@@ -156,6 +171,7 @@ impl Evidence {
                 status: row.get("status"),
                 created_at: row.get("created_at"),
                 response: row.get("response"),
+                via: row.get("via"),
                 stream_seq: row.get("stream_seq"),
                 received_at: row.get("received_at"),
                 updates: row.get("updates"),

@@ -5,6 +5,7 @@ use std::fmt;
 use time::OffsetDateTime;
 
 use super::audit::Findings;
+use crate::faults::FaultPlan;
 use crate::provider::Provider;
 use crate::provider::delivery::{State, Subject};
 use crate::sender::{Kind, Tally};
@@ -26,18 +27,21 @@ pub(super) struct Deliveries {
     delivered: usize,
     /// Test deliveries accepted.
     tests: usize,
-    /// Deliveries that are dead or still pending.
+    /// Deliveries that are dead because every attempt was lost, as planned.
+    lost: usize,
+    /// Other deliveries that are dead, or still pending.
     undelivered: usize,
     /// Deliveries accepted a second, over the first nine tenths of them.
     rate: f64,
 }
 
 impl Deliveries {
-    /// Reads the log.
-    pub(super) fn of(provider: &Provider) -> Self {
+    /// Reads the log of an account whose deliveries met the faults of `plan`.
+    pub(super) fn of(provider: &Provider, plan: &FaultPlan) -> Self {
         let mut found = Self {
             delivered: 0,
             tests: 0,
+            lost: 0,
             undelivered: 0,
             rate: 0.0,
         };
@@ -49,6 +53,9 @@ impl Deliveries {
                     times.push(at);
                 }
                 (State::Delivered(_), Subject::Test) => found.tests += 1,
+                (State::Dead, Subject::Task(_)) if plan.of(delivery.number).undelivered => found.lost += 1,
+                // A test that never arrives is nobody's loss.
+                (State::Dead, Subject::Test) if plan.of(delivery.number).undelivered => {}
                 (State::Pending(_) | State::Sending | State::Dead, _) => found.undelivered += 1,
             }
         }
@@ -93,6 +100,10 @@ impl Report {
                 "deliveries were never accepted",
             ),
             (
+                self.deliveries.lost.abs_diff(self.findings.recovered) as u64,
+                "is the difference between webhooks lost for good and results recovered",
+            ),
+            (
                 self.tally.wrongly_accepted(),
                 "requests were accepted that had to be refused",
             ),
@@ -129,6 +140,11 @@ impl fmt::Display for Report {
             "retried",
             tally.retried,
             "attempts after a first that was lost, cut off, refused or not heard of",
+        )?;
+        line(
+            "recovered",
+            findings.recovered as u64,
+            "results whose every webhook was lost, fetched by the reconciler",
         )?;
         line(
             "duplicates refused",
@@ -204,6 +220,7 @@ mod tests {
         let deliveries = Deliveries {
             delivered: 2,
             tests: 1,
+            lost: 0,
             undelivered: 0,
             rate: 1_234.5,
         };
@@ -269,6 +286,15 @@ mod tests {
                     .to_string()
                     .contains("FAULT: 3 deliveries were never accepted")
         );
+    }
+
+    #[test]
+    fn what_was_lost_for_good_must_be_recovered_and_nothing_else() {
+        for (lost, recovered, good) in [(3, 3, true), (3, 2, false), (0, 1, false)] {
+            let mut report = report(Findings { recovered, ..clean() });
+            report.deliveries.lost = lost;
+            assert_eq!(report.is_good(), good, "{lost} lost, {recovered} recovered");
+        }
     }
 
     #[test]

@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use super::DemoError;
+use crate::api::Api;
 use crate::program::{self, Program};
+use crate::provider::task::Task;
+use crate::sender::Account;
 use crate::servers::{NatsServer, Postgres, PostgresOptions};
 
 /// The path on which ingress takes deliveries.
@@ -83,6 +87,30 @@ impl Stack {
             stack.start_projector(&projector).await?;
         }
         Ok(stack)
+    }
+
+    /// Records every task of `account` as submitted, the way an application does, and starts what recovers them.
+    pub(super) async fn start_reconciler(
+        &mut self,
+        plan: &Plan,
+        api: &Api,
+        account: &Account,
+    ) -> Result<(), DemoError> {
+        let binary = program::find(&plan.binaries, "reconciler")?;
+        let mut reconciler = Program::new("reconciler", binary)?;
+        reconciler.arguments(&["run"]);
+        reconciler.set("NATS_URL", &self.places.nats);
+        reconciler.set("DATABASE_URL", &self.places.database);
+        reconciler.set("PROVIDER_URL", api.url());
+        reconciler.set("PROVIDER_API_KEY", api.key());
+        // What may take seconds and minutes in production.
+        reconciler.set("SWEEP_INTERVAL", "200ms");
+        reconciler.set("CHECK_INTERVAL", "1s");
+        let output = reconciler
+            .output_with(&["record", "--stdin"], &submissions(account))
+            .await?;
+        succeeded("reconciler record", &output)?;
+        self.run(reconciler).await
     }
 
     /// Where everything is.
@@ -175,13 +203,26 @@ fn died(program: &Program, status: ExitStatus) -> DemoError {
 /// Puts the schema into the database that the projector is set up for.
 async fn migrate(projector: &Program) -> Result<(), DemoError> {
     let output = projector.output(&["migrate"]).await?;
+    succeeded("projector migrate", &output)
+}
+
+fn succeeded(command: &'static str, output: &Output) -> Result<(), DemoError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(DemoError::Migration(format!(
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&said).trim()
-    )))
+    let said = [output.stdout.as_slice(), &output.stderr].concat();
+    Err(DemoError::Command {
+        command,
+        status: output.status,
+        said: String::from_utf8_lossy(&said).trim().to_owned(),
+    })
+}
+
+/// A line of JSON for each task.
+fn submissions(account: &Account) -> String {
+    let line = |task: &Task| {
+        let submission = json!({ "task_id": task.id, "idempotency_key": task.request.idempotency_key });
+        format!("{submission}\n")
+    };
+    account.with(|provider| provider.tasks().iter().map(line).collect())
 }

@@ -96,6 +96,7 @@ fn row(task: &Task, event: &Event) -> Row {
         status: task.status.as_str().to_owned(),
         created_at: Some(task.created_at),
         response: Some(event.body["response"].clone()),
+        via: "webhook".to_owned(),
         stream_seq: i64::try_from(event.seq).unwrap(),
         received_at: event.time - Duration::nanoseconds(789),
         updates: 0,

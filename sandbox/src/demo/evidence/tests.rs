@@ -95,20 +95,35 @@ async fn the_audit_sees_every_event_and_row_and_every_later_update() {
     };
 
     let count = tasks.len();
+    database
+        .batch_execute("insert into submitted_tasks (task_id) values ('a'), ('b'), ('c')")
+        .await
+        .unwrap();
+    database
+        .batch_execute("update submitted_tasks set state = 'SETTLED' where task_id = 'c'")
+        .await
+        .unwrap();
     let progress = evidence.progress().await.unwrap();
     assert_eq!(
         progress,
         Progress {
             rows: count as u64,
-            outstanding: count as u64
+            outstanding: count as u64,
+            unsettled: 2,
         }
     );
+    evidence.let_the_hour_pass().await.unwrap();
+    let due = "select array_agg(task_id order by task_id) from submitted_tasks where next_check_at <= now()";
+    let due: Vec<String> = database.query_one(due, &[]).await.unwrap().get(0);
+    assert_eq!(due, ["a", "b"]);
     let findings = audit().await;
     assert!(findings.is_clean(), "{findings:?}");
     assert_eq!(
         (findings.answered, findings.rows, findings.winners),
         (count, count, count)
     );
+
+    assert_eq!(findings.recovered, 0);
 
     // An upsert of a copy that has no condition writes the same values once more.
     database
@@ -122,6 +137,11 @@ async fn the_audit_sees_every_event_and_row_and_every_later_update() {
         audit().await.duplicated,
         [format!("{}: a copy rewrote its row", tasks[3].id)]
     );
+
+    let recovered = "update answers set via = 'reconciler' where task_id = any($1)";
+    let some: Vec<&str> = tasks[5..12].iter().map(|task| task.id.as_str()).collect();
+    database.execute(recovered, &[&some]).await.unwrap();
+    assert_eq!(audit().await.recovered, 7);
 
     let damage = "delete from answers where task_id = $1";
     database.execute(damage, &[&tasks[FETCH + 10].id]).await.unwrap();
