@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use sandbox::eventually;
 use sandbox::program::Readiness;
+use tokio::time::Instant;
 
 use crate::world::{SOON, Who, World};
 
@@ -118,6 +119,29 @@ impl World {
             other => Err(other),
         })
         .await;
+    }
+
+    /// Holds that a program said that it is ready, and nothing else, from `mark` on.
+    ///
+    /// # Panics
+    /// When it said something else.
+    pub fn stayed_ready(&self, who: Who, mark: Instant) {
+        let said = self.watch.since(who, mark);
+        let ready = said.iter().all(|seen| seen.said == Readiness::Ready);
+        assert!(
+            ready && !said.is_empty(),
+            "{who} was not ready throughout: {said:?}"
+        );
+    }
+
+    /// Holds that a program never said that it is ready from `mark` on.
+    ///
+    /// # Panics
+    /// When it did.
+    pub fn stayed_unready(&self, who: Who, mark: Instant) {
+        let said = self.watch.since(who, mark);
+        let unready = said.iter().all(|seen| seen.said != Readiness::Ready);
+        assert!(unready && !said.is_empty(), "{who} called itself ready: {said:?}");
     }
 
     /// The sum of a metric of a program over all its labels; 0 while it does not answer.

@@ -166,26 +166,36 @@ impl World {
     /// Posts a body that is no delivery of the provider's, signed with its newest secret, to an ingress through its link;
     /// the status, `None` when no answer came. The judge knows of it.
     pub async fn post(&mut self, to: Who, body: impl Into<Bytes>) -> Option<u16> {
+        self.post_by_the_clock(to, body).await.status
+    }
+
+    /// As [`post`](Self::post), for a test to which the second matters.
+    pub async fn post_by_the_clock(&mut self, to: Who, body: impl Into<Bytes>) -> Posted {
         let body = body.into();
-        let headers = self.signed(&body);
         let hook = self
             .member(to)
             .hook()
             .unwrap_or_else(|| panic!("{to} takes no deliveries"));
+        let second = self.clock.now().unix_timestamp();
+        let headers = self.signed(&body, second);
         let status = post::post(hook, &headers, &body).await.ok();
-        self.posted.push(Posted { body, status });
-        status
+        let posted = Posted {
+            body,
+            status,
+            within_a_second: self.clock.now().unix_timestamp() == second,
+        };
+        self.posted.push(posted.clone());
+        posted
     }
 
     /// The value of a signature header for a body that nobody ever gets to see whole.
     pub fn a_signature(&self) -> String {
-        let headers = self.signed(b"");
+        let headers = self.signed(b"", self.clock.now().unix_timestamp());
         let value = headers[0].1.to_str().expect("letters, digits and signs");
         value.to_owned()
     }
 
-    fn signed(&self, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
-        let now = self.clock.now().unix_timestamp();
+    fn signed(&self, body: &[u8], now: i64) -> Vec<(HeaderName, HeaderValue)> {
         sign(&own_scheme(), &[self.secret.key()], "msg_by_hand", now, body)
     }
 }

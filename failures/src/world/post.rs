@@ -21,6 +21,8 @@ pub struct Posted {
     pub body: Bytes,
     /// The answer's status; `None` when none came.
     pub status: Option<u16>,
+    /// Whether no second ended on the clock between signing and the answer.
+    pub within_a_second: bool,
 }
 
 /// Posts `body` over a connection of its own; the status.

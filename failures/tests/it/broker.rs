@@ -23,14 +23,15 @@ async fn the_broker_killed_and_restarted_under_load() {
     let load = world.load(100);
     world.delivered(50).await;
     world.kill_broker();
-    for who in world
-        .all(Kind::Ingress)
-        .into_iter()
-        .chain(world.all(Kind::Projector))
-    {
-        world.becomes_unready(who, "broker").await;
+    let all = [world.all(Kind::Ingress), world.all(Kind::Projector)].concat();
+    for who in &all {
+        world.becomes_unready(*who, "broker").await;
     }
+    let away = Instant::now();
     refusals_so_far(&world).await;
+    for who in &all {
+        world.stayed_unready(*who, away);
+    }
     world.restart_broker().await;
     let (back, before) = (Instant::now(), world.tally().delivered);
     eventually("a delivery is accepted", SOON, async || {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use failures::world::{Kind, SOON};
 use failures::{Setup, Who, World};
 use sandbox::eventually;
-use sandbox::program::Readiness;
 use sandbox::provider::delivery::Reply;
 use sandbox::servers::{Disk, PostgresOptions};
 use tokio::time::Instant;
@@ -36,8 +35,7 @@ async fn the_brokers_disk_full_until_it_is_cleared_and_the_broker_restarted() {
     disk.clear().unwrap();
     assert_eq!(world.post(INGRESS, "room alone changes nothing").await, Some(503));
     assert_eq!(world.tally().delivered, before);
-    let said = world.watch().since(INGRESS, cleared);
-    assert!(said.iter().all(|seen| seen.said != Readiness::Ready), "{said:?}");
+    world.stayed_unready(INGRESS, cleared);
 
     world.restart_broker().await;
     world.becomes_ready(INGRESS).await;
@@ -93,8 +91,7 @@ async fn the_disk_of_the_database_full_until_it_is_cleared() {
     world.becomes_unready(PROJECTOR, "No space left on device").await;
     let before = usize::try_from(world.tally().delivered).unwrap();
     world.delivered(before + 50).await;
-    let said = world.watch().since(INGRESS, filled);
-    assert!(said.iter().all(|seen| seen.said == Readiness::Ready), "{said:?}");
+    world.stayed_ready(INGRESS, filled);
     disk.clear().unwrap();
     world.becomes_ready(PROJECTOR).await;
     for id in load.stop().await {

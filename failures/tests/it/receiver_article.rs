@@ -7,7 +7,6 @@ use failures::world::SOON;
 use failures::{Setup, Who, World};
 use sandbox::eventually;
 use sandbox::faults::{FaultPlan, Rates};
-use sandbox::program::Readiness;
 use sandbox::provider::delivery::{Reply, State};
 use sandbox::seed::Seed;
 use sandbox::sender;
@@ -42,6 +41,8 @@ async fn killed_between_the_acknowledgment_and_the_answer() {
     })
     .await;
     world.kill(INGRESS);
+    // What is held back on the way must not arrive after all.
+    world.hook_link(INGRESS).cut().await;
     came_again_and_changed_nothing(world, &id).await;
 }
 
@@ -147,8 +148,7 @@ async fn the_database_away_for_a_minute() {
     for id in &during {
         world.delivered_task(id).await;
     }
-    let said = world.watch().since(INGRESS, since);
-    assert!(said.iter().all(|seen| seen.said == Readiness::Ready), "{said:?}");
+    world.stayed_ready(INGRESS, since);
     world.postgres().restart().await;
     world.settle_and_judge().await;
     for id in &during {
