@@ -99,6 +99,8 @@ pub struct Parts {
 impl Checker {
     /// Has not asked anything yet.
     pub fn new(parts: Parts, stop: Stop) -> Self {
+        // Before a task is given up it must have been unknown for that long.
+        let doubt = Doubt::new(parts.pace.gone_after);
         Self {
             submissions: parts.submissions,
             provider: parts.provider,
@@ -109,7 +111,7 @@ impl Checker {
             metrics: parts.metrics,
             conditions: parts.conditions,
             stop,
-            doubt: Mutex::default(),
+            doubt: Mutex::new(doubt),
             accepted: AtomicBool::new(false),
         }
     }

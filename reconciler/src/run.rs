@@ -88,6 +88,7 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
 
 async fn sweeps(checker: Arc<Checker>, progress: Check) -> Result<(), Infallible> {
     let mut outstanding = 0;
+    progress.ok();
     loop {
         let swept = match beating(&progress, checker.sweep()).await {
             Ok(None) => return Ok(()),
@@ -97,7 +98,7 @@ async fn sweeps(checker: Arc<Checker>, progress: Check) -> Result<(), Infallible
                 None
             }
         };
-        progress.ok();
+        progress.beat();
         if let Some(swept) = &swept {
             let before = std::mem::replace(&mut outstanding, swept.counts.outstanding);
             ask_for_queue(&checker, swept, before).await;

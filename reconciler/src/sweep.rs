@@ -116,10 +116,17 @@ impl Checker {
         let mut calls: JoinSet<Result<Step, DatabaseError>> = JoinSet::new();
         let mut failed = None;
         let mut left = self.pace.sweep_limit;
+        // However much is due, rows that came meanwhile are looked for now and then.
+        let until = Instant::now() + self.pace.sweep_interval;
         swept.more = true;
         loop {
             let room = self.gate.room(calls.len()).min(left);
-            let goes_on = swept.more && swept.held.is_none() && failed.is_none() && !self.stop.is_requested();
+            let time_left = left == self.pace.sweep_limit || Instant::now() < until;
+            let goes_on = swept.more
+                && time_left
+                && swept.held.is_none()
+                && failed.is_none()
+                && !self.stop.is_requested();
             if goes_on && room > 0 {
                 let Some(claimed) = self.finishing(self.claim(room, progress)).await else {
                     break;

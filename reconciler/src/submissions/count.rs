@@ -1,5 +1,8 @@
 //! How things stand.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use database::DatabaseError;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -121,7 +124,7 @@ pub struct List<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How many submissions are in each state.
-    pub states: Vec<(String, u64)>,
+    pub states: BTreeMap<String, u64>,
     /// Past the horizon, and still asked for.
     pub overdue: List<Listed>,
     /// Of these, those that wait for far too long.
@@ -170,7 +173,7 @@ impl Submissions {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn known_task(&self, age: std::time::Duration) -> Result<Option<String>, DatabaseError> {
+    pub async fn known_task(&self, age: Duration) -> Result<Option<String>, DatabaseError> {
         let attempt = "looking for a task that the provider must know";
         let rows = self
             .query(attempt, KNOWN, &[(&super::seconds(age), Type::FLOAT8)])

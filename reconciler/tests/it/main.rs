@@ -5,6 +5,14 @@
     reason = "what fails here is a failed test, and the line is what to know of it"
 )]
 
+mod answers;
+mod commands;
+mod denied;
+mod limits;
+mod outages;
 mod process;
 mod recovery;
+mod sharing;
+mod states;
+mod unknown_ids;
 mod world;

@@ -1,7 +1,7 @@
 //! The binary, as a process.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sandbox::eventually;
 use sandbox::program::page;
+use sandbox::servers::Port;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -91,10 +92,10 @@ impl Builder {
     pub(crate) fn start(&self) -> Process {
         let dir = tempfile::tempdir().unwrap();
         let log = File::create(dir.path().join("log")).unwrap();
-        let admin = free_port();
+        let admin = Port::lease().unwrap();
         let child = self
             .command(&["run"])
-            .env("ADMIN_LISTEN", admin.to_string())
+            .env("ADMIN_LISTEN", admin.addr().to_string())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
@@ -109,15 +110,11 @@ impl Builder {
     }
 }
 
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A reconciler that runs. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    admin: SocketAddr,
+    admin: Port,
     dir: TempDir,
 }
 
@@ -130,7 +127,7 @@ impl Process {
     pub(crate) async fn ready(&self) {
         eventually("the reconciler is ready", SOON, async || {
             assert!(!self.log().contains("panicked"), "{}", self.log());
-            match page(self.admin, "/readyz").await {
+            match page(self.admin.addr(), "/readyz").await {
                 Ok((200, _)) => Ok(()),
                 other => Err(format!("{other:?}\n{}", self.log())),
             }
@@ -141,25 +138,31 @@ impl Process {
     /// Waits until it is not ready for a reason that holds `words`.
     pub(crate) async fn unready(&self, words: &str) {
         let what = format!("it is not ready because of `{words}`");
-        eventually(&what, SOON, async || match page(self.admin, "/readyz").await {
-            Ok((503, reasons)) if reasons.contains(words) => Ok(()),
-            other => Err(format!("{other:?}\n{}", self.log())),
+        eventually(&what, SOON, async || {
+            match page(self.admin.addr(), "/readyz").await {
+                Ok((503, reasons)) if reasons.contains(words) => Ok(()),
+                other => Err(format!("{other:?}\n{}", self.log())),
+            }
         })
         .await;
     }
 
     pub(crate) async fn lives(&self) -> bool {
-        matches!(page(self.admin, "/livez").await, Ok((200, _)))
+        matches!(page(self.admin.addr(), "/livez").await, Ok((200, _)))
     }
 
     /// The value of a metric, named with its labels; 0 where it is not there yet.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
-        let (_, text) = page(self.admin, "/metrics").await.unwrap();
-        let sample = text.lines().find_map(|line| {
+        self.try_metric(name).await.unwrap_or_default()
+    }
+
+    /// The value of a metric; none while the admin port is not open yet.
+    pub(crate) async fn try_metric(&self, name: &str) -> Option<f64> {
+        let (_, text) = page(self.admin.addr(), "/metrics").await.ok()?;
+        text.lines().find_map(|line| {
             let (sample, value) = line.rsplit_once(' ')?;
-            (sample == name).then(|| value.parse::<f64>().unwrap())
-        });
-        sample.unwrap_or_default()
+            (sample == name).then(|| value.parse().unwrap())
+        })
     }
 
     pub(crate) async fn metric_is(&self, name: &str, expected: f64) {
@@ -198,6 +201,6 @@ impl Process {
 
     /// Where its admin port is.
     pub(crate) fn admin(&self) -> SocketAddr {
-        self.admin
+        self.admin.addr()
     }
 }

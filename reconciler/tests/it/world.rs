@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_nats::HeaderMap;
+use bytes::Bytes;
 use http::Uri;
 use sandbox::api::{self, Api, Call, Operation};
 use sandbox::clock::Clock;
@@ -15,7 +17,7 @@ use sandbox::provider::{Provider, Settings, TaskNumber};
 use sandbox::seed::Seed;
 use sandbox::sender::Account;
 use sandbox::servers::{Database, NatsOptions, NatsServer, Postgres};
-use schemas::event::Subjects;
+use schemas::event::{Source, Subjects, Trace, Via, classify};
 use service::Stop;
 use stream::{Connection, ConsumerSpec, StreamSpec};
 use tokio::sync::OnceCell;
@@ -126,7 +128,6 @@ impl World {
     /// A projector that runs in this process.
     pub(crate) fn project(&self) -> Projecting {
         let arguments = ["projector", "run"].map(Into::into);
-        let prefix = self.spec.subjects.all().trim_end_matches(".>").to_owned();
         let own = [("DATABASE_URL", self.database.url())];
         let environment = |name: &str| {
             own.iter()
@@ -176,6 +177,47 @@ impl World {
             let task = provider.create(request, now).unwrap();
             (task, provider.task(task).id.clone())
         })
+    }
+
+    /// Makes the stream, as whoever starts first does.
+    pub(crate) async fn declare(&self) {
+        stream::declare::declare(&self.connect().await, &self.spec)
+            .await
+            .unwrap();
+    }
+
+    /// Puts the delivery of a task on the stream, as ingress does.
+    pub(crate) async fn deliver(&self, task: TaskNumber) {
+        let body = self.account.with(|provider| {
+            let delivery = provider.task(task).delivery.expect("it has ended");
+            provider.delivery(delivery).body.clone()
+        });
+        self.deliver_body(body).await;
+    }
+
+    pub(crate) async fn deliver_body(&self, body: Bytes) {
+        let event = classify(body, Via::Webhook, &Source::default(), Trace::default());
+        let event = event.into_event().expect("no test delivery");
+        let mut headers = HeaderMap::new();
+        for (name, value) in &event.headers {
+            headers.insert(*name, value.as_str());
+        }
+        headers.insert("Nats-Msg-Id", event.msg_id.as_str());
+        let subject = self.spec.subjects.of(event.kind).to_owned();
+        let connection = self.connect().await;
+        // Where a projector has just been started, the stream may be on its way.
+        eventually("the delivery is stored", SOON, async || {
+            let sent = connection.jetstream.publish_with_headers(
+                subject.clone(),
+                headers.clone(),
+                event.body.clone(),
+            );
+            match sent.await {
+                Ok(stored) => stored.await.map(drop),
+                Err(error) => Err(error),
+            }
+        })
+        .await;
     }
 
     /// Records a submission that is due now.

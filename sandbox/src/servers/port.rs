@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
 };
 
 use super::ServerError;
@@ -30,7 +31,7 @@ impl Port {
             let path = dir.join(number.to_string());
             let lease =
                 File::create(&path).map_err(ServerError::io(format!("creating {}", path.display())))?;
-            if lease.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+            if lease.try_lock().is_ok() && is_free(number) {
                 return Ok(Self {
                     number,
                     _lease: lease,
@@ -48,6 +49,13 @@ impl Port {
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
+}
+
+/// Whether nobody listens there. Found out by knocking: a trial listener could be inherited by a process that is being
+/// started at this moment, and hold the port for a while yet.
+fn is_free(number: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, number))
+        .is_err_and(|refused| refused.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(test)]
