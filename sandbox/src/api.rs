@@ -21,9 +21,9 @@ use rand::Rng;
 use rand::distr::Alphanumeric;
 use service::Secret;
 
+use crate::account::Account;
 use crate::clock::Clock;
 use crate::seed::Seed;
-use crate::sender::Account;
 use crate::servers::ServerError;
 use crate::servers::port::Port;
 use routes::Parts;
@@ -40,15 +40,18 @@ pub struct Settings {
     pub key: Secret,
     /// Where it listens; on a free loopback port of its own when `None`.
     pub listen: Option<SocketAddr>,
+    /// The most calls of a kind in a second; no limit when `None`.
+    pub rate_limit: Option<u32>,
 }
 
 impl Settings {
-    /// The key of a run, and a free loopback port.
+    /// The key of a run, a free loopback port, and no limit.
     pub fn new(seed: Seed) -> Self {
         let letters = seed.rng("api key", 0).sample_iter(Alphanumeric).take(32);
         Self {
             key: Secret::new(format!("ak_{}", letters.map(char::from).collect::<String>())),
             listen: None,
+            rate_limit: None,
         }
     }
 }
@@ -85,6 +88,7 @@ impl Api {
             account,
             clock,
             key: settings.key,
+            rate_limit: settings.rate_limit,
             faults: Faults::default(),
             calls: calls::Calls::default(),
         };

@@ -1,6 +1,7 @@
 //! The provider on your machine, and real servers for it to meet: what the demo and every test that needs a broker or
 //! a database are built on.
 
+pub mod account;
 pub mod api;
 pub mod clock;
 pub mod demo;

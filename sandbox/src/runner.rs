@@ -12,12 +12,12 @@ use rand::Rng;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
+use crate::account::Account;
 use crate::clock::Clock;
 use crate::provider::outcome::Outcome;
 use crate::provider::task::Status;
 use crate::provider::{Provider, TaskNumber};
 use crate::seed::Seed;
-use crate::sender::Account;
 
 /// How long things take, and how often they go wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,11 +137,7 @@ impl Runner {
 
     /// Starts what may, and gives those that have just come to the front of the queue a time to start.
     fn start(&mut self, provider: &mut Provider, now: OffsetDateTime) -> bool {
-        let status = provider.status(now);
-        let room = status
-            .concurrency
-            .map_or(usize::MAX, |max| max.saturating_sub(status.processing));
-        let front: Vec<TaskNumber> = provider.queue().take(room).collect();
+        let front: Vec<TaskNumber> = provider.queue().take(provider.room()).collect();
         let mut ready = HashMap::with_capacity(front.len());
         let mut acted = false;
         for task in front {

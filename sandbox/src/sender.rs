@@ -3,7 +3,6 @@
 //! The model decides what is due and what follows; the fault plan decides what goes wrong; this file only carries it
 //! out, over real connections and in real time. So a sender can be stopped and another started on the same account.
 
-mod account;
 mod forgery;
 mod http;
 mod losses;
@@ -19,17 +18,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::account::lock;
 use crate::clock::Clock;
 use crate::faults::{AttemptFault, DeliveryFaults, FaultPlan, Forgery, Replay};
 use crate::provider::Provider;
 use crate::provider::delivery::{DeliveryNumber, Reply, Request, State};
 use http::{Poster, Upto};
 
-pub use self::account::Account;
-pub(crate) use self::account::lock;
 pub use self::http::PostError;
 pub use self::losses::Losses;
 pub use self::tally::{Answers, Kind, Tally};
+pub use crate::account::Account;
 
 /// How long ago a stale replay was captured: twice the usual tolerance of 300 s.
 const STALE: Duration = Duration::from_secs(600);

@@ -15,6 +15,7 @@ use http::Uri;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::account::Account;
 use crate::api::{self, Api};
 use crate::clock::Clock;
 use crate::faults::{FaultPlan, Rates};
@@ -24,13 +25,15 @@ use crate::provider::secrets::Secret;
 use crate::provider::{self, Provider};
 use crate::runner::{self, Hold, Pace, Runner};
 use crate::seed::Seed;
-use crate::sender::{self, Account, Losses, Sender};
+use crate::sender::{self, Losses, Sender};
 use crate::servers::ServerError;
 use crate::workload;
 use desk::Desk;
 
 /// How long calls under way have when the provider stops.
 const GRACE: Duration = Duration::from_secs(2);
+/// The most calls of a kind in a second.
+const RATE_LIMIT: u32 = 1_000;
 
 /// Run the provider for a person: its API, tasks that end, webhooks, and a dashboard to break it all with
 #[derive(Debug, Clone, Args)]
@@ -81,6 +84,7 @@ pub async fn run(args: &ServeArgs, clock: &Clock, stop: &CancellationToken) -> R
     let (losses, hold) = (Losses::default(), Hold::default());
     let settings = api::Settings {
         listen: Some(args.listen),
+        rate_limit: Some(RATE_LIMIT),
         ..api::Settings::new(seed)
     };
     let mut api = Api::start_with(account.clone(), settings, clock.clone(), |parts| {

@@ -24,6 +24,11 @@ pub(crate) enum Problem {
     NotFound(&'static str),
     /// The model says no to creating a task with this key, or to a step of the dashboard.
     Refused(Refused, Option<String>),
+    /// Too many calls of this kind within a second.
+    TooOften {
+        /// How many there may be.
+        limit: u32,
+    },
     /// There is no such path.
     NoPath,
     /// The path takes other methods.
@@ -52,6 +57,7 @@ impl Problem {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound(_) | Self::NoPath => StatusCode::NOT_FOUND,
+            Self::TooOften { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Refused(refused, _) => match refused {
                 Refused::QueueFull { .. } | Refused::TooManyRedeliveries { .. } => {
@@ -92,6 +98,7 @@ impl Problem {
                     .chain(letters)
                     .collect()
             }
+            Self::TooOften { limit } => format!("There may be {limit} such calls a second"),
             Self::NoPath => "There is nothing at this path".to_owned(),
             Self::NoMethod => "This path takes other methods".to_owned(),
         }
@@ -104,6 +111,7 @@ impl Problem {
             Self::Refused(Refused::QueueFull { limit } | Refused::TooManyRedeliveries { limit }, _) => {
                 Some(json!({"limit": limit}))
             }
+            Self::TooOften { limit } => Some(json!({"limit": limit})),
             Self::TooLarge
             | Self::Unauthorized
             | Self::NotFound(_)

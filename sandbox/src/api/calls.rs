@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use http::Method;
 use serde::Deserialize;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
-use crate::sender::lock;
+use crate::account::lock;
 
 /// The latest calls are kept up to here, so that a provider that runs for days does not grow.
 const KEPT: usize = 100_000;
@@ -84,6 +84,17 @@ impl Calls {
 
     pub(super) fn most_at_once(&self) -> usize {
         lock(&self.0).most_open
+    }
+
+    /// How many calls for `operation` came within the second before `now`.
+    pub(super) fn lately(&self, operation: Operation, now: OffsetDateTime) -> usize {
+        let log = lock(&self.0);
+        let lately = log
+            .kept
+            .iter()
+            .rev()
+            .take_while(|call| now - call.at < Duration::SECOND);
+        lately.filter(|call| call.operation == operation).count()
     }
 
     pub(super) fn open(&self, call: Call) -> Open {

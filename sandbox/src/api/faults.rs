@@ -9,8 +9,8 @@ use rand::Rng;
 
 use super::calls::Operation;
 use super::retry_after::RetryAfter;
+use crate::account::lock;
 use crate::seed::Seed;
-use crate::sender::lock;
 
 /// What goes wrong with one call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use super::calls::{Call, Calls, Operation};
 use super::faults::{Chosen, Faults};
 use super::retry_after::date_header;
 use super::{create, server, spoil};
+use crate::account::Account;
 use crate::clock::Clock;
 use crate::provider::body;
-use crate::sender::Account;
 
 /// The largest body that is read.
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -33,6 +33,7 @@ pub(crate) struct Parts {
     pub(crate) account: Account,
     pub(crate) clock: Clock,
     pub(crate) key: Secret,
+    pub(crate) rate_limit: Option<u32>,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
 }
@@ -117,6 +118,7 @@ async fn noted(
     let params = params.ok();
     let task = params.and_then(|params| params.iter().next().map(|(_, id)| id.to_owned()));
     let now = parts.clock.now();
+    let lately = parts.calls.lately(operation, now);
     let open = parts.calls.open(Call {
         at: now,
         operation,
@@ -125,19 +127,32 @@ async fn noted(
         task: task.clone(),
         status: None,
     });
-    let mut response = if !shows_key(request.headers(), parts.key.expose()) {
-        Problem::Unauthorized.response(now)
-    } else {
-        match parts.faults.choose(operation, task.as_deref()) {
+    let admitted = admit(&parts, request.headers(), lately);
+    let mut response = match admitted {
+        Err(problem) => problem.response(now),
+        Ok(()) => match parts.faults.choose(operation, task.as_deref()) {
             None => next.run(request).await,
             Some(chosen) => spoilt(&chosen, request, next, &parts).await,
-        }
+        },
     };
     response.headers_mut().insert(header::DATE, date_header(now));
     if !server::is_hung_up(&response) {
         open.answered(response.status().as_u16());
     }
     response
+}
+
+/// Whether a caller gets an answer, after `lately` calls like this in the last second.
+fn admit(parts: &Parts, headers: &HeaderMap, lately: usize) -> Result<(), Problem> {
+    if !shows_key(headers, parts.key.expose()) {
+        return Err(Problem::Unauthorized);
+    }
+    match parts.rate_limit {
+        Some(limit) if usize::try_from(limit).is_ok_and(|limit| lately >= limit) => {
+            Err(Problem::TooOften { limit })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a fault leaves of a call's answer.

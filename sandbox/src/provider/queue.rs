@@ -72,7 +72,7 @@ impl Provider {
             status => return Err(Refused::NotQueued(status)),
         }
         if let Some(max) = self.settings.concurrency
-            && self.register.processing() >= max
+            && self.room() == 0
         {
             return Err(Refused::Busy { max });
         }
@@ -127,6 +127,12 @@ impl Provider {
             by_priority: self.register.queued_by_priority(),
             concurrency: self.settings.concurrency,
         }
+    }
+
+    /// How many more tasks may run.
+    pub fn room(&self) -> usize {
+        let max = self.settings.concurrency.unwrap_or(usize::MAX);
+        max.saturating_sub(self.register.processing())
     }
 
     /// Deletes every task that is queued, at no charge; gives how many there were. What runs or has ended stays.

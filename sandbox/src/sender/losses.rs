@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use super::account::lock;
+use crate::account::lock;
 use crate::provider::delivery::DeliveryNumber;
 
 /// Which deliveries are lost on their way to the receiver. Clones are the same.

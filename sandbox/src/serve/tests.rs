@@ -41,6 +41,7 @@ impl World {
             account: account.clone(),
             clock,
             key: service::Secret::new("key"),
+            rate_limit: None,
             faults: Faults::default(),
             calls: Default::default(),
         };

@@ -1,5 +1,7 @@
 //! What the API answers when nothing is wrong with it.
 
+use std::time::Duration;
+
 use sandbox::api::Operation;
 use sandbox::provider::delivery::Reply;
 use sandbox::provider::outcome::Outcome;
@@ -90,6 +92,24 @@ async fn a_full_queue_takes_no_more() {
     assert_eq!(refused.code(), "QUEUE_LIMIT_EXCEEDED");
     assert_eq!(refused.json()["error"]["details"], json!({"limit": 2}));
     assert_eq!(refused.header("retry-after"), None);
+}
+
+#[tokio::test]
+async fn calls_of_a_kind_are_limited_by_the_second() {
+    let world = World::start_both(|_| {}, |api| api.rate_limit = Some(3)).await;
+    let status = async || world.call("GET /v1/async/status", "").await;
+    for _ in 0..3 {
+        assert_eq!(status().await.status, 200);
+    }
+    let refused = status().await;
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (429, "RATE_LIMIT_EXCEEDED")
+    );
+    assert_eq!(refused.header("retry-after"), None);
+    assert_eq!(world.create(None).await.status, 200, "another kind");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(status().await.status, 200);
 }
 
 #[tokio::test]

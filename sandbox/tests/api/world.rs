@@ -33,8 +33,17 @@ impl World {
     }
 
     pub(crate) async fn start_with(change: impl FnOnce(&mut provider::Settings)) -> Self {
+        Self::start_both(change, |_| {}).await
+    }
+
+    pub(crate) async fn start_both(
+        change: impl FnOnce(&mut provider::Settings),
+        change_api: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut settings = provider::Settings::loopback(Uri::from_static("http://127.0.0.1:9/hook"));
         change(&mut settings);
+        let mut api = Settings::new(Seed(7));
+        change_api(&mut api);
         let provider = Provider::new(settings, Secret::generate(Seed(7), 0), Seed(7));
         let account = Account::new(provider);
         let now = Arc::new(Mutex::new(NOON));
@@ -42,9 +51,7 @@ impl World {
             let now = now.clone();
             move || *now.lock().unwrap()
         });
-        let api = Api::start(account.clone(), Settings::new(Seed(7)), clock)
-            .await
-            .unwrap();
+        let api = Api::start(account.clone(), api, clock).await.unwrap();
         Self { account, api, now }
     }
 

@@ -244,3 +244,90 @@ fn the_delivery_log_says_where_each_delivery_stands() {
     assert_eq!("dead".parse(), Ok(Standing::Dead));
     assert_eq!("Dead".parse::<Standing>(), Err(NoStanding));
 }
+
+/// What the model tells of its tasks, against the tasks themselves.
+fn agrees_with_its_tasks(provider: &mut Provider, now: OffsetDateTime) {
+    let life = provider.settings().life.clone();
+    let status = provider.status(now);
+    let tasks = provider.tasks();
+    let kept: Vec<&Task> = tasks.iter().filter(|task| task.removed.is_none()).collect();
+    let having = |status| kept.iter().filter(|task| task.status == status).count();
+    assert_eq!(status.queued, having(Status::Queued));
+    assert_eq!(status.processing, having(Status::Processing));
+    assert_eq!(
+        status.by_priority.iter().map(|(_, count)| count).sum::<usize>(),
+        status.queued
+    );
+    assert_eq!(provider.queue().count(), status.queued);
+    let ended = tasks.iter().filter(|task| task.status.is_final());
+    assert_eq!(ended.count(), provider.deliveries().len());
+    for task in tasks {
+        let found = provider.find(&task.id).map(|number| &provider.task(number).id);
+        assert_eq!(found.ok(), task.removed.is_none().then_some(&task.id));
+    }
+    for task in kept {
+        assert!(now < task.created_at + life.retention);
+        assert!(
+            task.status.is_final() || task.started_at.is_some() || now < task.created_at + life.queue_wait
+        );
+        assert!(task.status.is_final() || task.started_at.is_none_or(|started| now < started + life.run));
+        if let Some(key) = &task.request.idempotency_key {
+            assert_eq!(
+                provider.find_key(key).map(|number| &provider.task(number).id),
+                Ok(&task.id)
+            );
+        }
+    }
+}
+
+#[test]
+fn after_any_steps_the_lists_agree_with_the_tasks() {
+    use rand::Rng;
+    let limited = Settings {
+        concurrency: Some(20),
+        queue_limit: 40,
+        ..settings("http://127.0.0.1/")
+    };
+    let mut provider = Provider::new(limited, secret(0), Seed(7));
+    let mut rng = Seed(7).rng("steps", 0);
+    let (mut now, mut refused) = (NOW, 0);
+    for step in 0..2_000 {
+        now += Duration::from_secs(rng.random_range(0..120));
+        let count = provider.tasks().len();
+        let some = TaskNumber(count.saturating_sub(rng.random_range(1..40)));
+        let result = match rng.random_range(0..20) {
+            _ if count == 0 => provider.create(ask(None), now).err(),
+            0..7 => {
+                let key = rng
+                    .random_bool(0.5)
+                    .then(|| format!("k{}", rng.random_range(0..200)));
+                let request = NewTask {
+                    priority: rng.random_range(1..=10),
+                    ..ask(key.as_deref())
+                };
+                provider.create(request, now).err()
+            }
+            7..12 => provider.start(some, now).err(),
+            12..14 => provider.requeue(some, now).err(),
+            14..18 => {
+                let outcome = Outcome::with_response(Status::Completed, "{}");
+                provider.finish(some, outcome, now).err()
+            }
+            18 if step % 50 == 0 => {
+                provider.clear_queue(now);
+                None
+            }
+            _ => {
+                now += HOUR * rng.random_range(0..3);
+                None
+            }
+        };
+        refused += usize::from(result.is_some());
+        agrees_with_its_tasks(&mut provider, now);
+    }
+    let gone = |removal| {
+        let tasks = provider.tasks().iter();
+        tasks.filter(|task| task.removed == Some(removal)).count()
+    };
+    assert!(refused > 100 && gone(Removal::Cleared) > 0 && gone(Removal::Expired) > 100);
+}
