@@ -291,7 +291,7 @@ fn after_any_steps_the_lists_agree_with_the_tasks() {
     let mut provider = Provider::new(limited, secret(0), Seed(7));
     let mut rng = Seed(7).rng("steps", 0);
     let (mut now, mut refused) = (NOW, 0);
-    for step in 0..2_000 {
+    for _ in 0..2_000 {
         now += Duration::from_secs(rng.random_range(0..120));
         let count = provider.tasks().len();
         let some = TaskNumber(count.saturating_sub(rng.random_range(1..40)));
@@ -313,7 +313,7 @@ fn after_any_steps_the_lists_agree_with_the_tasks() {
                 let outcome = Outcome::with_response(Status::Completed, "{}");
                 provider.finish(some, outcome, now).err()
             }
-            18 if step % 50 == 0 => {
+            18 if rng.random_ratio(1, 5) => {
                 provider.clear_queue(now);
                 None
             }
@@ -329,5 +329,9 @@ fn after_any_steps_the_lists_agree_with_the_tasks() {
         let tasks = provider.tasks().iter();
         tasks.filter(|task| task.removed == Some(removal)).count()
     };
-    assert!(refused > 100 && gone(Removal::Cleared) > 0 && gone(Removal::Expired) > 100);
+    let (cleared, expired) = (gone(Removal::Cleared), gone(Removal::Expired));
+    assert!(
+        refused > 100 && cleared > 20 && expired > 100,
+        "{refused} steps were refused, {cleared} tasks cleared, {expired} expired"
+    );
 }
