@@ -127,7 +127,7 @@ impl World {
         };
         let account = Account::new(Provider::new(settings, secret.clone(), setup.seed));
         let settings = sender::Settings {
-            concurrency: 16,
+            concurrency: setup.concurrency,
             // One ingress is where the URL says; before several stands a load balancer.
             addresses: if hooks.len() > 1 { hooks } else { Vec::new() },
             faults: setup.faults.clone(),

@@ -23,6 +23,8 @@ pub struct Setup {
     pub speed: f64,
     /// How long one attempt of the provider may take.
     pub attempt_limit: Duration,
+    /// Deliveries that the provider has under way at the same time.
+    pub concurrency: usize,
     /// What goes wrong with deliveries on their way.
     pub faults: FaultPlan,
     /// The broker.
@@ -43,6 +45,7 @@ impl Default for Setup {
             projectors: 1,
             speed: 100.0,
             attempt_limit: Duration::from_secs(8),
+            concurrency: 16,
             faults: FaultPlan::none(),
             nats: as_shipped(),
             postgres: None,
@@ -106,4 +109,20 @@ fn beside_this_program() -> PathBuf {
         _ => directory,
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both the deployment's file and the options of a world, so that neither drifts away from the other.
+    #[test]
+    fn the_broker_of_a_world_has_the_limits_of_the_deployment() {
+        let shipped = include_str!("../../../deploy/nats.conf");
+        let lines: Vec<&str> = shipped.lines().map(str::trim).collect();
+        let options = as_shipped();
+        assert!(lines.contains(&"sync_interval: always") && options.sync_always);
+        assert!(lines.contains(&"max_payload: 8MB") && options.max_payload == 8 << 20);
+        assert!(lines.contains(&options.extra.as_str()));
+    }
 }
