@@ -1,7 +1,9 @@
 //! What can be done to a [`World`], and the judgement at the end.
 
+mod database;
 mod judging;
 mod network;
 mod processes;
 mod sending;
 mod servers;
+mod submitting;

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use http::Uri;
+use sandbox::api::{self, Api};
 use sandbox::clock::Clock;
 use sandbox::eventually;
 use sandbox::provider::schedule::Schedule;
@@ -23,6 +25,7 @@ use crate::oracle::Expected;
 use crate::traffic::Traffic;
 use crate::watch::Watch;
 
+use self::member::Surroundings;
 pub use self::member::{Kind, Member, Who};
 pub use self::post::Posted;
 pub use self::settings::Setup;
@@ -45,6 +48,8 @@ pub struct World {
     pub(crate) postgres: Host,
     /// The broker, for what no operation does.
     pub broker: NatsServer,
+    /// The provider's API.
+    pub api: Api,
     /// The provider's side.
     pub account: Account,
     pub(crate) sender: Sender,
@@ -109,23 +114,39 @@ impl World {
         let ahead = Arc::<AtomicI64>::default();
         let clock = ahead_of_system(Arc::clone(&ahead));
         let secret = Secret::generate(setup.seed, 0);
-        let mut members = Vec::new();
-        for who in setup.who() {
-            let member = Member::new(who, &setup, &broker, postgres.server(), &database, &secret).await;
-            members.push(member);
-        }
-        let hooks: Vec<_> = members.iter().filter_map(Member::hook).collect();
-        let url = format!("http://{}{HOOK}", hooks[0])
-            .parse()
-            .expect("an address and a path make a URL");
         let settings = provider::Settings {
             schedule: Schedule {
                 attempt_limit: setup.attempt_limit,
                 ..Schedule::faster(setup.speed)
             },
-            ..provider::Settings::loopback(url)
+            // Where that is, is known once there is an ingress.
+            ..provider::Settings::loopback(Uri::from_static(HOOK))
         };
         let account = Account::new(Provider::new(settings, secret.clone(), setup.seed));
+        let api = Api::start(
+            account.clone(),
+            api::Settings::new(setup.seed),
+            clock.clone(),
+        )
+        .await
+        .unwrap_or_else(|e| panic!("{e}"));
+        let surroundings = Surroundings {
+            setup: &setup,
+            broker: &broker,
+            postgres: postgres.server(),
+            database: &database,
+            api: &api,
+            secret: &secret,
+        };
+        let mut members = Vec::new();
+        for who in setup.who() {
+            members.push(surroundings.member(who).await);
+        }
+        let hooks: Vec<_> = members.iter().filter_map(Member::hook).collect();
+        let url = format!("http://{}{HOOK}", hooks[0])
+            .parse()
+            .expect("an address and a path make a URL");
+        account.with(|provider| provider.set_url(url));
         let settings = sender::Settings {
             concurrency: setup.concurrency,
             // One ingress is where the URL says; before several stands a load balancer.
@@ -158,6 +179,7 @@ impl World {
             postgres,
             broker,
             traffic: Traffic::new(account.clone(), clock.clone(), setup.seed),
+            api,
             account,
             sender,
             clock,

@@ -8,8 +8,8 @@ use crate::oracle::{self, Evidence, Sent, Verdict};
 use crate::world::{Kind, SOON, STREAM, Who, World};
 
 impl World {
-    /// Waits until every program that should run is ready, the provider has nothing left to send and the projectors have
-    /// handled everything; then judges. Everything that was broken must be repaired before.
+    /// Waits until every program that should run is ready, the provider has nothing left to send, the reconcilers have
+    /// nothing left to fetch and the projectors have handled everything; then judges. Everything that was broken must be repaired before.
     ///
     /// # Panics
     /// When it does not become quiet, when a program has ended by itself, and when the verdict has faults: the message
@@ -37,11 +37,10 @@ impl World {
     pub async fn settle(&mut self) {
         self.programs_are_ready().await;
         self.provider_is_quiet().await;
-        if self
-            .members
-            .iter()
-            .any(|member| member.meant_to_run && member.who.kind() == Kind::Projector)
-        {
+        if self.some_run(Kind::Reconciler) {
+            self.nothing_is_outstanding().await;
+        }
+        if self.some_run(Kind::Projector) {
             self.everything_is_projected().await;
         }
         // Nothing of this may have cost a program its life.
@@ -65,6 +64,11 @@ impl World {
             tables,
         };
         oracle::judge(&evidence, &self.expected)
+    }
+
+    fn some_run(&self, kind: Kind) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.meant_to_run && member.who.kind() == kind)
     }
 
     async fn programs_are_ready(&mut self) {

@@ -39,6 +39,15 @@ impl World {
         listen.unwrap_or_else(|| panic!("{who} takes no deliveries"))
     }
 
+    /// The link between a reconciler and the provider's API.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn provider_link(&mut self, who: Who) -> &mut Link {
+        let link = self.member(who).provider.as_mut();
+        link.unwrap_or_else(|| panic!("{who} does not ask the provider"))
+    }
+
     /// Cuts every program off from the database, as if its server were away. The judge still reads it.
     pub async fn cut_database(&mut self) {
         for link in self

@@ -1,9 +1,8 @@
-//! The broker and the database server themselves.
+//! The broker itself.
 
 use async_nats::jetstream::consumer;
-use sandbox::servers::Postgres;
 
-use crate::world::{Host, World};
+use crate::world::World;
 
 /// The consumer that all projectors share.
 const CONSUMER: &str = "projector";
@@ -17,17 +16,6 @@ impl World {
     /// Starts the broker again on its port and store, killing it first when it runs; returns when it takes clients.
     pub async fn restart_broker(&mut self) {
         self.broker.restart().await;
-    }
-
-    /// The database server, when it is this world's own.
-    ///
-    /// # Panics
-    /// When it is shared with other tests: see [`Setup::postgres`](crate::Setup::postgres).
-    pub fn postgres(&mut self) -> &mut Postgres {
-        match &mut self.postgres {
-            Host::Own(server) => server,
-            Host::Shared(_) => panic!("this world shares its database server"),
-        }
     }
 
     /// The projectors' consumer, as the broker describes it; `None` when there is none.

@@ -19,6 +19,8 @@ pub struct Setup {
     pub ingresses: usize,
     /// Processes of projector.
     pub projectors: usize,
+    /// Processes of reconciler. None by default: what is recorded then is fetched by nobody.
+    pub reconcilers: usize,
     /// How many times faster than the real one the provider's retry schedule is. At 100 it lasts 13 to 26 seconds.
     pub speed: f64,
     /// How long one attempt of the provider may take.
@@ -43,6 +45,7 @@ impl Default for Setup {
             seed: Seed(7),
             ingresses: 1,
             projectors: 1,
+            reconcilers: 0,
             speed: 100.0,
             attempt_limit: Duration::from_secs(8),
             concurrency: 16,
@@ -66,7 +69,8 @@ impl Setup {
     pub(super) fn who(&self) -> impl Iterator<Item = Who> {
         let ingresses = (0..self.ingresses).map(Who::Ingress);
         let projectors = (0..self.projectors).map(Who::Projector);
-        ingresses.chain(projectors)
+        let reconcilers = (0..self.reconcilers).map(Who::Reconciler);
+        ingresses.chain(projectors).chain(reconcilers)
     }
 }
 
@@ -95,6 +99,19 @@ pub(super) fn variables(kind: Kind) -> Vec<(&'static str, &'static str)> {
             ("STATEMENT_TIMEOUT", "2s"),
             ("ACK_WAIT", "6s"),
             ("FLOOR_INTERVAL", "100ms"),
+        ],
+        // One that was killed leaves what it had in hand for as long as the lease.
+        Kind::Reconciler => &[
+            ("REQUEST_TIMEOUT", "1s"),
+            ("PUBLISH_TIMEOUT", "2s"),
+            ("DATABASE_CONNECT_TIMEOUT", "1s"),
+            ("STATEMENT_TIMEOUT", "2s"),
+            ("LEASE", "8s"),
+            ("SWEEP_INTERVAL", "100ms"),
+            ("CHECK_INTERVAL", "200ms"),
+            ("MAX_CHECK_INTERVAL", "2s"),
+            ("DENIED_PROBE_INTERVAL", "500ms"),
+            ("STOP_GRACE", "8s"),
         ],
     });
     variables

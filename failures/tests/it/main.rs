@@ -3,6 +3,7 @@
 #![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
 
 mod broker;
+mod database;
 mod full;
 mod ingress;
 mod receiver_article;

@@ -3,6 +3,7 @@
 //! A server ends with the value that owns it. It also ends, directory and all, when the process that started it is
 //! killed: see `janitor.rs`. Everything that acts on a server (kill, stop, pause, restart) keeps its port and its store.
 
+mod backup;
 mod database;
 mod disk;
 mod error;
@@ -15,6 +16,7 @@ mod postgres;
 pub(crate) mod process;
 mod server;
 
+pub use backup::Backup;
 pub use database::Database;
 pub use disk::Disk;
 pub use error::ServerError;

@@ -29,6 +29,8 @@ pub struct PostgresOptions {
     /// Whether commits are synced to disk. Off by default: a killed server keeps what the page cache has, and tests are
     /// several times faster.
     pub durable: bool,
+    /// Whether [backups](super::Backup) can be made of it; it writes more for that.
+    pub backups: bool,
     /// More settings, as lines of `postgresql.conf`.
     pub extra: String,
     /// Where the data are kept, a directory to be made; `None` is one of the server's own.
@@ -112,7 +114,10 @@ impl Postgres {
             self.addr().port()
         );
         if !options.durable {
-            text.push_str("fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n");
+            text.push_str("fsync = off\nfull_page_writes = off\n");
+        }
+        if !options.durable && !options.backups {
+            text.push_str("wal_level = minimal\nmax_wal_senders = 0\n");
         }
         text.push_str(&options.extra);
         let path = self.kind.data(self.process.dir()).join("postgresql.auto.conf");
@@ -126,9 +131,9 @@ impl DatabaseServer {
             chown(dir, Some(uid.as_raw()), Some(gid.as_raw()))
                 .map_err(ServerError::io(format!("chown {}", dir.display())))?;
         }
-        let program = self.bin.join("initdb");
-        let output = self
-            .as_owner(&program, dir)
+        let mut initdb = self.tool("initdb", dir);
+        let program = PathBuf::from(initdb.get_program());
+        let output = initdb
             .args([
                 "--username",
                 USER,
@@ -150,12 +155,18 @@ impl DatabaseServer {
         Ok(())
     }
 
-    fn data(&self, dir: &Path) -> PathBuf {
+    /// Where the data are, of a server in the directory `dir`.
+    pub(super) fn data(&self, dir: &Path) -> PathBuf {
         self.data.clone().unwrap_or_else(|| dir.join("data"))
     }
 
+    /// One of the programs that come with the server.
+    pub(super) fn tool(&self, name: &str, dir: &Path) -> Command {
+        self.as_owner(&self.bin.join(name), dir)
+    }
+
     /// A command as the owner of the data, in a directory that the owner may be in.
-    fn as_owner(&self, program: &Path, dir: &Path) -> Command {
+    pub(super) fn as_owner(&self, program: &Path, dir: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(dir);
         if let Some((uid, gid)) = self.owner {
@@ -169,7 +180,7 @@ impl Kind for DatabaseServer {
     const STOP: Signal = Signal::SIGINT;
 
     fn command(&self, dir: &Path, _: SocketAddr) -> Result<Command, ServerError> {
-        let mut command = self.as_owner(&self.bin.join("postgres"), dir);
+        let mut command = self.tool("postgres", dir);
         command.arg("-D").arg(self.data(dir));
         Ok(command)
     }

@@ -131,3 +131,26 @@ async fn a_stopped_database_server_comes_back_and_a_frozen_one_goes_on() {
     let row = tokio::time::timeout(SOON, answer).await.unwrap().unwrap();
     assert_eq!(row.get::<_, i32>(0), 1);
 }
+
+#[tokio::test]
+async fn an_older_state_that_is_put_back_holds_what_it_held_then() {
+    let mut server = Postgres::start_with(PostgresOptions {
+        backups: true,
+        ..PostgresOptions::default()
+    })
+    .await
+    .unwrap();
+    let database = server.fresh_database().await;
+    with_a_fact(&database).await;
+    let backup = server.back_up().await.unwrap();
+    let add = "insert into facts values (2)";
+    database.connect().await.execute(add, &[]).await.unwrap();
+    assert_eq!(count(&database).await, 2);
+    server.put_back(&backup).await.unwrap();
+    assert_eq!(count(&database).await, 1);
+    // It goes on from there, and can be put back again, from a crash too.
+    database.connect().await.execute(add, &[]).await.unwrap();
+    server.kill();
+    server.put_back(&backup).await.unwrap();
+    assert_eq!(count(&database).await, 1);
+}
