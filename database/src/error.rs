@@ -25,6 +25,9 @@ pub enum DatabaseError {
     /// The transaction took longer than it may; the connection was given up.
     #[error("no answer from the database within {} ms", .0.as_millis())]
     Deadline(Duration),
+    /// Nothing can be written at the moment: a standby, or a server whose settings make it read-only.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// The database answered something that it cannot answer.
     #[error("{0}")]
     Unexpected(&'static str),
@@ -108,7 +111,7 @@ impl DatabaseError {
         match self {
             Self::Statement { source, .. } => source.0.code().map_or(Trouble::Outage, of_code),
             Self::Deadline(_) => Trouble::Timeout,
-            Self::Connect(_) | Self::Unexpected(_) => Trouble::Outage,
+            Self::Connect(_) | Self::ReadOnly | Self::Unexpected(_) => Trouble::Outage,
         }
     }
 }

@@ -147,17 +147,17 @@ impl Database {
             .simple_query(&self.begin)
             .await
             .map_err(DatabaseError::of("beginning a transaction"))?;
-        answers
-            .iter()
-            .rev()
-            .find_map(|answer| match answer {
-                SimpleQueryMessage::Row(row) => row.get("life"),
-                _ => None,
-            })
-            .map(|life| Life(life.to_owned()))
-            .ok_or(DatabaseError::Unexpected(
+        let last = answers.iter().rev().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => Some((row.get("life")?, row.get("read_only")?)),
+            _ => None,
+        });
+        match last {
+            Some((_, "on")) => Err(DatabaseError::ReadOnly),
+            Some((life, _)) => Ok(Life(life.to_owned())),
+            None => Err(DatabaseError::Unexpected(
                 "no answer to the first query of a transaction",
-            ))
+            )),
+        }
     }
 
     /// How long a transaction may take at most.
@@ -169,18 +169,20 @@ impl Database {
 /// Opens a transaction with its limits and asks which life of the database it is in, in one round trip.
 ///
 /// An acknowledgment to the broker must mean that the commit survives a crash, so a commit that does not wait for
-/// the disk is not accepted, whatever the server's default is; waiting for more than that is.
+/// the disk is not accepted, whatever the server's default is; waiting for more than that is. A server that is read-only, by
+/// its settings or as a standby, is left so: somebody has a reason for it, and a nearly full disk is a common one.
 fn begin(statement: Duration) -> String {
     let limit = statement.as_millis();
     format!(
-        "begin isolation level read committed read write; \
+        "begin isolation level read committed; \
          set local statement_timeout = {limit}; \
          set local idle_in_transaction_session_timeout = {limit}; \
          set local plan_cache_mode = force_generic_plan; \
          select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'; \
          select format('%s.%s.%s', extract(epoch from pg_postmaster_start_time()), \
                        (select oid from pg_database where datname = current_database()), \
-                       to_regclass('projection')::oid) as life"
+                       to_regclass('projection')::oid) as life, \
+                current_setting('transaction_read_only') as read_only"
     )
 }
 

@@ -123,13 +123,9 @@ impl World {
             ..provider::Settings::loopback(Uri::from_static(HOOK))
         };
         let account = Account::new(Provider::new(settings, secret.clone(), setup.seed));
-        let api = Api::start(
-            account.clone(),
-            api::Settings::new(setup.seed),
-            clock.clone(),
-        )
-        .await
-        .unwrap_or_else(|e| panic!("{e}"));
+        let api = Api::start(account.clone(), api::Settings::new(setup.seed), clock.clone())
+            .await
+            .unwrap_or_else(|e| panic!("{e}"));
         let surroundings = Surroundings {
             setup: &setup,
             broker: &broker,

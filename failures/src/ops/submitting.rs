@@ -44,7 +44,10 @@ impl World {
             let shown = |row: &tokio_postgres::Row| {
                 let (task, state, checks): (String, String, i32) = (row.get(0), row.get(1), row.get(2));
                 let error: Option<String> = row.get(3);
-                format!("{task} {state} after {checks} checks ({})", error.unwrap_or_default())
+                format!(
+                    "{task} {state} after {checks} checks ({})",
+                    error.unwrap_or_default()
+                )
             };
             match rows.len() {
                 0 => Ok(()),

@@ -148,7 +148,9 @@ impl Surroundings<'_> {
 
     async fn asks_the_provider(&self, member: &mut Member) {
         let link = Link::to(self.api.address()).await;
-        member.program.set("PROVIDER_URL", format!("http://{}", link.addr()));
+        member
+            .program
+            .set("PROVIDER_URL", format!("http://{}", link.addr()));
         member.program.set("PROVIDER_API_KEY", self.api.key());
         member.provider = Some(link);
     }

@@ -104,15 +104,26 @@ async fn the_database_put_back_to_an_older_state_under_load() {
     world.rows("answers", then + 100).await;
     eventually("most is acknowledged", SOON, async || {
         let floor = world.consumer().await.map(|it| it.ack_floor.stream_sequence);
-        if floor >= Some(then as u64 + 100) { Ok(()) } else { Err(floor) }
+        if floor >= Some(then as u64 + 100) {
+            Ok(())
+        } else {
+            Err(floor)
+        }
     })
     .await;
     world.put_back_database(&backup).await;
     let (rewound, acknowledged) = {
-        let rows = world.sql().await.query_one("select count(*) from answers", &[]).await;
+        let rows = world
+            .sql()
+            .await
+            .query_one("select count(*) from answers", &[])
+            .await;
         (rows.unwrap().get::<_, i64>(0), then as i64 + 100)
     };
-    assert!(rewound < acknowledged, "{rewound} rows of {acknowledged} that were there");
+    assert!(
+        rewound < acknowledged,
+        "{rewound} rows of {acknowledged} that were there"
+    );
     let delivered = world.tally().delivered as usize;
     world.delivered(delivered + 50).await;
     load.stop().await;
