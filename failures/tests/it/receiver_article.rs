@@ -17,6 +17,7 @@ use crate::redirect::Redirect;
 
 const INGRESS: Who = Who::Ingress(0);
 const PROJECTOR: Who = Who::Projector(0);
+const RECONCILER: Who = Who::Reconciler(0);
 
 /// "Kill the process between the insert and the response." The event is stored, and neither ingress nor the provider
 /// learns of it.
@@ -283,4 +284,59 @@ async fn a_redirect_in_front() {
     }
     let verdict = world.end().await;
     assert_eq!((verdict.events, verdict.answers), (10, 10));
+}
+
+/// "Take the receiver down for longer than the retry window. Confirm dead deliveries show in the log and the reconciliation
+/// job recovers every result." It does so while the receiver is still away: it needs the provider, the stream and the rows.
+#[tokio::test]
+async fn the_receiver_away_for_longer_than_the_retry_window() {
+    let setup = Setup {
+        reconcilers: 1,
+        // The window of 21 to 43 minutes lasts 1.3 to 2.6 seconds.
+        speed: 1000.0,
+        ..Setup::default()
+    };
+    let mut world = World::with(setup).await;
+    let before = world.finish_tasks(30);
+    world.record(&before, Duration::from_secs(1)).await;
+    world.delivered(30).await;
+    world.stop(INGRESS).await;
+
+    let during = world.finish_tasks(50);
+    // Nobody looks for them before the window has passed.
+    world.stop(RECONCILER).await;
+    world.record(&during, Duration::ZERO).await;
+    eventually("every delivery is dead", SOON, async || {
+        let dead = |id: &&String| world.delivery(id, |delivery| delivery.state) == State::Dead;
+        match during.iter().filter(dead).count() {
+            50 => Ok(()),
+            dead => Err(dead),
+        }
+    })
+    .await;
+    for id in &during {
+        let (attempts, error) =
+            world.delivery(id, |delivery| (delivery.attempts.len(), delivery.last_error()));
+        assert_eq!(attempts, 10, "task {id}");
+        assert!(
+            error.is_some_and(|error| error.contains("refused") || error.contains("reset")),
+            "task {id}"
+        );
+    }
+    world.rows("answers", 30).await;
+
+    world.start_program(RECONCILER).await;
+    world.rows("answers", 80).await;
+    world.start_program(INGRESS).await;
+    world.settle_and_judge().await;
+    assert_eq!(world.submissions("SETTLED").await, 80);
+    let sql = world.sql().await;
+    let fetched = "select count(*) from answers where via = 'reconciler' and task_id = any($1)";
+    let fetched = sql.query_one(fetched, &[&during]).await.unwrap();
+    assert_eq!(fetched.get::<_, i64>(0), 50);
+    let verdict = world.end().await;
+    assert_eq!(
+        (verdict.acknowledged, verdict.events, verdict.answers),
+        (30, 80, 80)
+    );
 }
