@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 mod calls;
 mod create;
+mod fault;
 mod faults;
 mod retry_after;
 pub(crate) mod routes;
@@ -30,7 +31,8 @@ use routes::Parts;
 use server::Server;
 
 pub use calls::{Call, Operation};
-pub use faults::{Fault, Faults, Plan, Rule};
+pub use fault::Fault;
+pub use faults::{Faults, Plan, Rule};
 pub use retry_after::RetryAfter;
 
 /// How the API is set up.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::answer::bare_error;
-use super::faults::Fault;
+use super::fault::Fault;
 use super::server::hang_up;
 
 /// Sent bytes get this long to leave before the connection under them is closed.

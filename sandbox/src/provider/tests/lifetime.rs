@@ -187,6 +187,22 @@ fn a_delivery_whose_task_is_no_longer_kept_is_not_sent_again() {
 }
 
 #[test]
+fn a_redelivery_is_signed_with_the_secrets_valid_then() {
+    let mut provider = provider();
+    let delivery = finish_task(&mut provider, NOW);
+    run_out(&mut provider, NOW, &Reply::Status(204));
+    provider.rotate(secret(1), NOW + HOUR);
+    let signed_by = |provider: &mut Provider, at| {
+        provider.redeliver(delivery, at).unwrap();
+        let request = provider.begin(at).unwrap();
+        provider.record(delivery, Reply::Status(204), at);
+        [0, 1].map(|number| verifies(&request, &[number], at))
+    };
+    assert_eq!(signed_by(&mut provider, NOW), [true, true]);
+    assert_eq!(signed_by(&mut provider, NOW + HOUR), [false, true]);
+}
+
+#[test]
 fn redeliveries_are_limited_by_the_hour_and_refused_ones_do_not_count() {
     let limited = Settings {
         redeliveries: 2,
