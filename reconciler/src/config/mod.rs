@@ -54,7 +54,7 @@ struct RunArgs {
     #[command(flatten)]
     admin: AdminPort,
     /// Longest time from a signal to stop until the end; what the provider has answered already is appended first.
-    #[arg(long, env = "STOP_GRACE", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "15s")]
+    #[arg(long, env = "STOP_GRACE", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "15s", help_heading = "Pace")]
     stop_grace: Duration,
 }
 

@@ -38,7 +38,7 @@ fn every_variable_of_a_service_is_a_setting_of_its_program() {
 }
 
 #[test]
-fn only_the_proxy_is_published_and_every_service_can_be_scaled() {
+fn only_the_proxy_is_published_only_the_reconciler_calls_out_and_every_service_can_be_scaled() {
     let compose = compose();
     for (name, service) in &compose.services {
         assert_eq!(service.container_name, None, "{name}");
@@ -52,7 +52,16 @@ fn only_the_proxy_is_published_and_every_service_can_be_scaled() {
             .any(|net| !compose.networks[net].internal)
     };
     let outside: Vec<_> = compose.services.keys().filter(|name| reaches_out(name)).collect();
-    assert_eq!(outside, ["proxy"]);
+    assert_eq!(outside, ["proxy", "reconciler"]);
+    // Its way out is its own: nobody else is in that network.
+    let in_network = |net: &str| {
+        let services = compose.services.iter();
+        services
+            .filter(|(_, service)| service.networks.iter().any(|own| own == net))
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(in_network("provider"), ["reconciler"]);
     let share = |one: &str, other: &str| {
         let nets = &compose.services[other].networks;
         compose.services[one]
@@ -65,12 +74,15 @@ fn only_the_proxy_is_published_and_every_service_can_be_scaled() {
         ("ingress", "nats"),
         ("projector", "nats"),
         ("projector", "postgres"),
+        ("reconciler", "nats"),
+        ("reconciler", "postgres"),
         ("migrate", "postgres"),
     ] {
         assert!(share(one, other), "{one} cannot reach {other}");
     }
     for (one, other) in [
         ("ingress", "postgres"),
+        ("proxy", "reconciler"),
         ("proxy", "nats"),
         ("proxy", "postgres"),
         ("nats", "postgres"),
@@ -173,7 +185,7 @@ fn the_broker_finds_its_passwords_where_its_configuration_looks() {
 #[test]
 fn containers_get_longer_to_stop_than_the_programs_take() {
     let compose = compose();
-    for name in ["ingress", "projector"] {
+    for name in ["ingress", "projector", "reconciler"] {
         let service = &compose.services[name];
         let help = Command::new(program(name))
             .args(&service.command)

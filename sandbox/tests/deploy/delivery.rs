@@ -5,7 +5,11 @@ use std::{fs, net::SocketAddr};
 use http_body_util::Full;
 use hyper::Request;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use sandbox::{clock::Clock, eventually};
+use sandbox::{
+    clock::Clock,
+    eventually,
+    provider::{outcome::Outcome, task::NewTask},
+};
 use schemas::signature::{KeyEncoding, Scheme, SigningKey, sign};
 
 use crate::{
@@ -17,14 +21,8 @@ use crate::{
 #[tokio::test]
 async fn a_delivery_to_the_deployment_becomes_a_row() {
     let deployment = Deployment::start().await;
-    let nowhere = ([127, 0, 0, 1], 1).into();
-    let arguments = &deployment.compose.services["migrate"].command;
     for _ in 0..2 {
-        let migrated = deployment
-            .command("migrate", arguments, nowhere, nowhere)
-            .output()
-            .unwrap();
-        assert!(migrated.status.success(), "{}", said(&migrated));
+        migrate(&deployment);
     }
     // Scaled: two of each, on the same stream and the same rows.
     let ingresses = [deployment.run("ingress"), deployment.run("ingress")];
@@ -40,17 +38,71 @@ async fn a_delivery_to_the_deployment_becomes_a_row() {
         assert_eq!(deliver(ingress.public.addr(), path, body).await, 204);
     }
 
-    let url = fs::read_to_string(deployment.inside("projector", "/run/secrets/database.url")).unwrap();
-    let (client, connection) = tokio_postgres::connect(url.trim(), tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let client = connect(&deployment).await;
     let rows = eventually("the row is there", SOON, async || {
         let rows = client.query("select task_id from answers", &[]).await.unwrap();
         (!rows.is_empty()).then_some(rows)
     })
     .await;
     assert_eq!((rows.len(), rows[0].get::<_, &str>(0)), (1, "task-1"));
+}
+
+#[tokio::test]
+async fn a_result_that_the_deployment_was_never_sent_becomes_a_row() {
+    let deployment = Deployment::start().await;
+    migrate(&deployment);
+    // No ingress: whoever comes first makes the stream, within the rights of its user.
+    let reconcilers = [deployment.run("reconciler"), deployment.run("reconciler")];
+    for running in &reconcilers {
+        running.is_healthy().await;
+    }
+    let now = Clock::system().now();
+    let task = deployment.account.with(|provider| {
+        let request = NewTask {
+            task_type: "GEMINI",
+            priority: 1,
+            idempotency_key: None,
+        };
+        let task = provider.create(request, now).unwrap();
+        provider.finish(task, Outcome::timed_out(), now).unwrap();
+        provider.task(task).id.clone()
+    });
+    let arguments = ["record", "--first-check-after", "0s", &task].map(ToOwned::to_owned);
+    let nowhere = ([127, 0, 0, 1], 1).into();
+    let recorded = deployment
+        .command("reconciler", &arguments, nowhere, nowhere)
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let _projector = deployment.run("projector");
+    let client = connect(&deployment).await;
+    let settled =
+        "select a.via from submitted_tasks s join answers a using (task_id) where s.state = 'SETTLED'";
+    let rows = eventually("the row is there", SOON, async || {
+        let rows = client.query(settled, &[]).await.unwrap();
+        (!rows.is_empty()).then_some(rows)
+    })
+    .await;
+    assert_eq!((rows.len(), rows[0].get::<_, &str>(0)), (1, "reconciler"));
+}
+
+fn migrate(deployment: &Deployment) {
+    let nowhere = ([127, 0, 0, 1], 1).into();
+    let arguments = &deployment.compose.services["migrate"].command;
+    let migrated = deployment
+        .command("migrate", arguments, nowhere, nowhere)
+        .output()
+        .unwrap();
+    assert!(migrated.status.success(), "{}", said(&migrated));
+}
+
+async fn connect(deployment: &Deployment) -> tokio_postgres::Client {
+    let url = fs::read_to_string(deployment.inside("projector", "/run/secrets/database.url")).unwrap();
+    let (client, connection) = tokio_postgres::connect(url.trim(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 async fn deliver(to: SocketAddr, path: &str, body: &str) -> u16 {

@@ -8,8 +8,14 @@ use std::{
     process::{Child, Command},
 };
 
+use http::Uri;
 use sandbox::{
+    api::{self, Api},
+    clock::Clock,
     eventually,
+    provider::{Provider, Settings, secrets::Secret},
+    seed::Seed,
+    sender::Account,
     servers::{NatsServer, Port, Postgres},
 };
 
@@ -28,6 +34,8 @@ pub(crate) struct Deployment {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) nats: NatsServer,
     pub(crate) postgres: Postgres,
+    pub(crate) account: Account,
+    pub(crate) provider: Api,
 }
 
 impl Deployment {
@@ -37,6 +45,15 @@ impl Deployment {
         let secrets = make_secrets(dir.path());
         fs::write(secrets.join("webhook.secrets"), format!("{WEBHOOK_SECRET}\n")).unwrap();
 
+        let account = Account::new(Provider::new(
+            Settings::loopback(Uri::from_static("http://127.0.0.1:9/hook")),
+            Secret::generate(Seed(1), 0),
+            Seed(1),
+        ));
+        let api = api::Settings::new(Seed(1));
+        fs::write(secrets.join("provider.key"), format!("{}\n", api.key.expose())).unwrap();
+        let provider = Api::start(account.clone(), api, Clock::system()).await.unwrap();
+
         let options = options(dir.path(), &compose.configs["nats.conf"].file);
         let (nats, postgres) = tokio::join!(NatsServer::start_with(options), Postgres::start());
         let deployment = Self {
@@ -44,6 +61,8 @@ impl Deployment {
             dir,
             nats: nats.unwrap(),
             postgres,
+            account,
+            provider,
         };
         deployment.make_database().await;
         deployment
@@ -116,6 +135,10 @@ impl Deployment {
                 "NATS_URL" => {
                     assert_eq!(value, "nats://nats:4222");
                     command.env(name, self.nats.url())
+                }
+                "PROVIDER_URL" => {
+                    assert_eq!(value, "${PROVIDER_URL:-https://api.answerline.dev}");
+                    command.env(name, self.provider.url())
                 }
                 "LISTEN" => command.env(name, public.to_string()),
                 "ADMIN_LISTEN" => command.env(name, admin.to_string()),
