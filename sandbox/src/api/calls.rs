@@ -86,7 +86,7 @@ impl Calls {
         lock(&self.0).most_open
     }
 
-    /// How many calls for `operation` came within the second before `now`.
+    /// How many calls for `operation` were admitted within the second before `now`.
     pub(super) fn lately(&self, operation: Operation, now: OffsetDateTime) -> usize {
         let log = lock(&self.0);
         let lately = log
@@ -94,7 +94,9 @@ impl Calls {
             .iter()
             .rev()
             .take_while(|call| now - call.at < Duration::SECOND);
-        lately.filter(|call| call.operation == operation).count()
+        lately
+            .filter(|call| call.operation == operation && call.status != Some(429))
+            .count()
     }
 
     pub(super) fn open(&self, call: Call) -> Open {
