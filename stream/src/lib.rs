@@ -11,8 +11,10 @@ pub mod connect;
 pub mod consume;
 pub mod declare;
 mod settings;
+mod stored;
 
 pub use append::{AppendError, AppendSettings, Appended, Appender};
 pub use connect::{ConnectError, Connection};
 pub use consume::{Consumer, ConsumerSpec, StoredEvent};
 pub use declare::{DeclareError, Declared, StreamSpec};
+pub use stored::UnreadableHeaders;

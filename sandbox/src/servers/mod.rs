@@ -14,6 +14,7 @@ mod nats;
 pub(crate) mod port;
 mod postgres;
 pub(crate) mod process;
+mod raw;
 mod server;
 
 pub use backup::Backup;
@@ -25,4 +26,5 @@ pub use link::Link;
 pub use nats::{Broker, NatsOptions, NatsServer};
 pub use port::Port;
 pub use postgres::{DatabaseServer, Postgres, PostgresOptions};
+pub use raw::publish_bytes;
 pub use server::{Kind, Server};

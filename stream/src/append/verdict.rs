@@ -1,7 +1,8 @@
 //! Is the message that the broker has the event that it calls a duplicate?
 
-use bytes::Bytes;
-use schemas::event::{Event, Fact, Kind};
+use schemas::event::{Event, Fact, Kind, Via, header};
+
+use crate::stored::{self, Reading, Stored};
 
 /// What comparing a message with an event gives.
 #[derive(Debug, Clone)]
@@ -10,37 +11,41 @@ pub(super) enum Verdict {
     Same,
     /// Another one, or none: the event is not on the stream, and goes there as this one, under its second id.
     Other(Box<Event>),
-    /// The event is not on the stream, and has no second id.
-    Lost,
+    /// The broker cannot show the message now.
+    NotNow(String),
 }
 
-/// A message that was read back.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) id: Option<String>,
-    pub(super) body: Bytes,
+/// Compares an event with the message that the broker shows in `answer`, of the sequence that the event's id should
+/// have. Equal bytes are the same result at no cost; only others are read.
+pub(super) fn judge(event: &Event, subject: &str, answer: &[u8]) -> Verdict {
+    let same = match stored::read(answer) {
+        Reading::NotNow(reason) => return Verdict::NotNow(reason),
+        Reading::Gone => false,
+        Reading::Found(found) => stands_for(&found, event, subject) && holds(&found, event),
+    };
+    if same {
+        Verdict::Same
+    } else {
+        Verdict::Other(Box::new(event.clone().into_divergent()))
+    }
 }
 
-/// Compares an event with the message found under the sequence that its id should have; None when there is no
-/// message. Equal bytes are the same result at no cost; only others are read.
-pub(super) fn compare(event: &Event, found: Option<&Found>) -> Verdict {
-    let found = found.filter(|found| found.id.as_deref() == Some(event.msg_id.as_str()));
-    if found.is_some_and(|found| found.body == event.body) {
-        return Verdict::Same;
-    }
-    if matches!(event.kind, Kind::NonFinal | Kind::Quarantine) {
-        // The id of what is no result is made of its body: with that id, it is the same.
-        return if found.is_some() {
-            Verdict::Same
-        } else {
-            Verdict::Lost
-        };
-    }
-    match event.fact() {
-        Some(fact) if found.and_then(|found| Fact::read(&found.body)).as_ref() == Some(&fact) => {
-            Verdict::Same
+/// Whether whoever reads the stream takes the message for what the event is: one that only has its id, and was put
+/// there by somebody else in another way, is set aside.
+fn stands_for(found: &Stored, event: &Event, subject: &str) -> bool {
+    found.subject == subject
+        && found.header(header::MSG_ID) == Some(event.msg_id.as_str())
+        && found
+            .header(header::VIA)
+            .is_some_and(|via| via.parse::<Via>().is_ok())
+}
+
+fn holds(found: &Stored, event: &Event) -> bool {
+    found.body == event.body
+        || match event.kind {
+            Kind::Completed | Kind::Failed => event
+                .fact()
+                .is_some_and(|fact| Fact::read(&found.body) == Some(fact)),
+            Kind::NonFinal | Kind::Quarantine => false,
         }
-        Some(_) => Verdict::Other(Box::new(event.clone().into_divergent())),
-        None => Verdict::Lost,
-    }
 }

@@ -1,15 +1,11 @@
 //! What goes over the wire: the messages of an append, and what the broker answers to them.
 
 use async_nats::jetstream::ErrorCode;
-use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::RawMessage;
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Message, StatusCode, header};
-use bytes::Bytes;
 use schemas::event::Event;
 use serde::Deserialize;
 
 use super::outcome::AppendError;
-use super::verdict::Found;
 
 /// What the headers of a batch add to a message, in bytes, at most.
 pub(super) const BATCH_HEADERS: usize = 160;
@@ -83,7 +79,7 @@ struct Refusal<'a> {
     description: std::borrow::Cow<'a, str>,
 }
 
-const NO_RESPONDERS: &str = "no stream takes the subject";
+pub(super) const NO_RESPONDERS: &str = "no stream takes the subject";
 
 pub(super) fn receipt(message: &Message, limit: usize) -> Receipt {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
@@ -143,110 +139,10 @@ fn refused(refusal: &Refusal<'_>, limit: usize) -> Receipt {
     }
 }
 
-/// How a stored message is read back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// From any replica, around the queue of requests. Right where there is one replica: it has what it acknowledged.
-    Direct,
-    /// From the leader, which alone is sure to have what was acknowledged.
-    Leader,
-}
-
-impl Reading {
-    /// The request, without the prefix of the API.
-    pub(super) fn request(self, stream: &str) -> String {
-        match self {
-            Self::Direct => format!("DIRECT.GET.{stream}"),
-            Self::Leader => format!("STREAM.MSG.GET.{stream}"),
-        }
-    }
-}
-
-pub(super) fn read_request(seq: u64) -> Bytes {
-    Bytes::from(format!("{{\"seq\":{seq}}}"))
-}
-
-/// The broker's answer to a read.
-#[derive(Debug)]
-pub(super) enum ReadBack {
-    /// The message.
-    Found(Found),
-    /// There is no message under that sequence.
-    Gone,
-    /// The broker cannot say now.
-    NotNow(String),
-}
-
-#[derive(Deserialize)]
-struct LeaderAnswer {
-    message: Option<RawMessage>,
-    error: Option<LeaderRefusal>,
-}
-
-#[derive(Deserialize)]
-struct LeaderRefusal {
-    code: u16,
-    #[serde(default)]
-    description: String,
-}
-
-pub(super) fn read_back(reading: Reading, message: Message) -> ReadBack {
-    match message.status {
-        Some(StatusCode::NOT_FOUND) => return ReadBack::Gone,
-        Some(status) => return ReadBack::NotNow(status.to_string()),
-        None => {}
-    }
-    match reading {
-        Reading::Direct => {
-            let id = message
-                .headers
-                .as_ref()
-                .and_then(|headers| headers.get(header::NATS_MESSAGE_ID));
-            ReadBack::Found(Found {
-                id: id.map(ToString::to_string),
-                body: message.payload,
-            })
-        }
-        Reading::Leader => from_leader(&message.payload),
-    }
-}
-
-fn from_leader(payload: &[u8]) -> ReadBack {
-    let answer: LeaderAnswer = match serde_json::from_slice(payload) {
-        Ok(answer) => answer,
-        Err(error) => return ReadBack::NotNow(error.to_string()),
-    };
-    match answer {
-        LeaderAnswer {
-            error: Some(error), ..
-        } if error.code == 404 => ReadBack::Gone,
-        LeaderAnswer {
-            error: Some(error), ..
-        } => ReadBack::NotNow(error.description),
-        LeaderAnswer {
-            message: Some(raw), ..
-        } => match StreamMessage::try_from(raw) {
-            Ok(message) => {
-                let id = message
-                    .headers
-                    .get(header::NATS_MESSAGE_ID)
-                    .map(ToString::to_string);
-                ReadBack::Found(Found {
-                    id,
-                    body: message.payload,
-                })
-            }
-            Err(error) => ReadBack::NotNow(error.to_string()),
-        },
-        LeaderAnswer {
-            message: None,
-            error: None,
-        } => ReadBack::NotNow("the answer is empty".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn message(payload: &str) -> Message {
@@ -337,18 +233,5 @@ mod tests {
             ..message("")
         };
         assert!(matches!(receipt(&nobody, 1000), Receipt::NotNow(_)));
-    }
-
-    #[test]
-    fn the_leader_answers_with_the_message_in_base64() {
-        let found = r#"{"type":"x","message":{"subject":"a","seq":3,"hdrs":"TkFUUy8xLjANCk5hdHMtTXNnLUlkOiB0LTENCg0K","data":"e30=","time":"2026-01-01T00:00:00Z"}}"#;
-        let ReadBack::Found(Found { id, body }) = from_leader(found.as_bytes()) else {
-            panic!("not found")
-        };
-        assert_eq!((id.as_deref(), body.as_ref()), (Some("t-1"), b"{}".as_slice()));
-        let gone = r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#;
-        assert!(matches!(from_leader(gone.as_bytes()), ReadBack::Gone));
-        let busy = r#"{"error":{"code":503,"err_code":10008,"description":"busy"}}"#;
-        assert!(matches!(from_leader(busy.as_bytes()), ReadBack::NotNow(_)));
     }
 }

@@ -18,10 +18,10 @@ use super::probe::Look;
 use super::recent::RecentIds;
 use super::settings::AppendSettings;
 use super::standing::NotStored;
-use super::wire::Reading;
 use super::{StartError, now};
 use crate::connect::{Connection, ServerVersion};
 use crate::declare::Declared;
+use crate::stored;
 
 /// From this version on an atomic batch is one commit; before it every message of a batch is synced by itself.
 const BATCHES_PAY_FROM: ServerVersion = (2, 15, 0);
@@ -67,15 +67,12 @@ impl Worker {
         let inbox = connection.client.new_inbox();
         let unique = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
         let answers = connection.client.subscribe(format!("{inbox}.>")).await?;
-        let single = config.num_replicas <= 1 && config.allow_direct;
-        let reading = if single { Reading::Direct } else { Reading::Leader };
         let fixed = Fixed {
             stream: config.name.clone(),
             subjects: declared.subjects.clone(),
             inbox,
             batch_prefix: format!("{unique}-"),
-            reading,
-            read_subject: connection.api(&reading.request(&config.name)).into(),
+            read_subject: connection.api(&stored::request(&config.name)).into(),
             max_message: declared.max_message,
             limit: settings.publish_timeout,
         };

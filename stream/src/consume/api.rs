@@ -2,7 +2,6 @@
 
 use async_nats::jetstream::consumer::{Config, Info};
 use async_nats::jetstream::context::RequestError;
-use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream;
 use async_nats::jetstream::stream::RawMessage;
@@ -11,6 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
+
+use crate::stored::{self, Stored};
 
 /// A request to JetStream that failed.
 #[derive(Debug, Error)]
@@ -37,7 +38,7 @@ pub enum ApiError {
         /// What was asked.
         request: String,
         /// What is wrong with it.
-        source: async_nats::Error,
+        source: base64::DecodeError,
     },
 }
 
@@ -127,17 +128,13 @@ impl Api {
     }
 
     /// The message under a sequence, from the leader; None when there is none.
-    pub(super) async fn message(&self, seq: u64) -> Result<Option<StreamMessage>, ApiError> {
-        let subject = format!("STREAM.MSG.GET.{}", self.stream);
-        match self.ask::<Got>(subject.clone(), &json!({"seq": seq})).await {
-            Ok(got) => got
-                .message
-                .try_into()
-                .map(Some)
-                .map_err(|source| ApiError::Answer {
-                    request: subject,
-                    source,
-                }),
+    pub(super) async fn message(&self, seq: u64) -> Result<Option<Stored>, ApiError> {
+        let request = stored::request(&self.stream);
+        match self.ask::<Got>(request.clone(), &json!({"seq": seq})).await {
+            Ok(got) => match Stored::decode(got.message) {
+                Ok(stored) => Ok(Some(stored)),
+                Err(source) => Err(ApiError::Answer { request, source }),
+            },
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }

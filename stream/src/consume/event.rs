@@ -8,13 +8,18 @@ use bytes::Bytes;
 use schemas::event::header;
 use time::OffsetDateTime;
 
+use super::api::Api;
+use crate::stored::{Stored, UnreadableHeaders};
+
 /// An event as the stream holds it.
 #[derive(Clone, Debug)]
 pub struct StoredEvent {
     /// The subject it was published to.
     pub subject: String,
-    /// Its headers.
+    /// Its headers; none when they cannot be read.
     pub headers: HeaderMap,
+    /// Why its headers cannot be read. Programs of ours write none such.
+    pub unreadable: Option<UnreadableHeaders>,
     /// Its body.
     pub body: Bytes,
     /// Its sequence on the stream.
@@ -37,7 +42,8 @@ impl StoredEvent {
             .flat_map(|(name, values)| values.iter().map(|value| (name.as_ref(), value.as_str())))
     }
 
-    /// Reads a message as a pull consumer sends it; None when it is none.
+    /// Reads a message as a pull consumer sends it; None when it is none. What the broker says about a request has no
+    /// place for an answer; whether there is a status says nothing, for a stored message may have one of its own.
     pub(super) fn read(message: Message, client: &Client) -> Option<Self> {
         let reply = message.reply.clone()?;
         let place = Place::read(&reply)?;
@@ -46,6 +52,7 @@ impl StoredEvent {
             subject: message.subject.as_str().to_owned(),
             msg_id: headers.get(header::MSG_ID).map(|id| id.as_str().to_owned()),
             headers,
+            unreadable: None,
             body: message.payload,
             seq: place.seq,
             time: place.time,
@@ -55,6 +62,34 @@ impl StoredEvent {
                 reply,
             },
         })
+    }
+
+    /// A message that was delivered to nobody who is left, read from the stream.
+    pub(super) fn recovered(stored: Stored, api: &Api, client: &Client) -> Self {
+        let Api { stream, durable, .. } = api;
+        let (seq, nanoseconds) = (stored.seq, stored.time.unix_timestamp_nanos());
+        let msg_id = stored.header(header::MSG_ID).map(str::to_owned);
+        let (headers, unreadable) = match stored.headers {
+            Ok(headers) => (headers, None),
+            Err(unreadable) => (HeaderMap::new(), Some(unreadable)),
+        };
+        // The subject that came with the delivery, but for how often it was delivered, and for its number among
+        // deliveries, by which the broker does not find a message: none has the number 0.
+        let reply = format!("$JS.ACK.{stream}.{durable}.1.{seq}.0.{nanoseconds}.0");
+        Self {
+            subject: stored.subject,
+            headers,
+            unreadable,
+            body: stored.body,
+            seq,
+            time: stored.time,
+            delivered: 2,
+            msg_id,
+            acker: Acker {
+                client: client.clone(),
+                reply: reply.into(),
+            },
+        }
     }
 }
 

@@ -45,6 +45,9 @@ impl Consumer {
         patience: Duration,
     ) -> Result<Vec<StoredEvent>, FetchError> {
         self.take_arrived();
+        if self.arrived.is_empty() {
+            self.recover(max_events, max_bytes).await?;
+        }
         if !self.arrived.is_empty() {
             return Ok(self.hand_out(max_events));
         }
@@ -107,17 +110,19 @@ impl Consumer {
     }
 
     fn arrival(&self, message: Message, request: &str) -> Arrival {
-        let Some(status) = message.status else {
-            return match StoredEvent::read(message, &self.connection.client) {
-                Some(event) => Arrival::Event(Box::new(event)),
-                None => Arrival::Stale,
-            };
+        let status = message.status;
+        let description = message.description.clone().unwrap_or_default();
+        let for_request = message.subject.as_str() == request;
+        if let Some(event) = StoredEvent::read(message, &self.connection.client) {
+            return Arrival::Event(Box::new(event));
+        }
+        let Some(status) = status else {
+            return Arrival::Stale;
         };
-        let description = message.description.unwrap_or_default();
         if description == "Consumer Deleted" {
             return Arrival::Gone;
         }
-        if message.subject.as_str() != request {
+        if !for_request {
             return Arrival::Stale;
         }
         match status {
@@ -147,7 +152,7 @@ impl Consumer {
         match self.api.info().await {
             Ok(None) => FetchError::Gone,
             Ok(Some(_)) => FetchError::Unavailable("no responders".to_owned()),
-            Err(error) => FetchError::Unavailable(error.to_string()),
+            Err(error) => error.into(),
         }
     }
 
@@ -165,11 +170,8 @@ impl Consumer {
     /// Takes what came since the last fetch, without waiting.
     fn take_arrived(&mut self) {
         while let Some(Some(message)) = self.arriving.next().now_or_never() {
-            if message.status.is_none()
-                && let Some(event) = StoredEvent::read(message, &self.connection.client)
-            {
-                self.arrived.push(event);
-            }
+            self.arrived
+                .extend(StoredEvent::read(message, &self.connection.client));
         }
     }
 

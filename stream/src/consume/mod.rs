@@ -7,14 +7,13 @@
 mod api;
 mod event;
 mod fetch;
+mod lost;
 mod spec;
 mod steward;
 
 use async_nats::jetstream::consumer::Info;
-use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream;
 use async_nats::{PublishError, SubscribeError, Subscriber};
-use schemas::event::header;
 use thiserror::Error;
 use time::OffsetDateTime;
 
@@ -22,6 +21,7 @@ use crate::connect::Connection;
 use api::Api;
 pub use api::ApiError;
 pub use event::{Acker, StoredEvent};
+use lost::Lost;
 pub use spec::{ConsumerSpec, Start};
 pub use steward::{Found, Steward};
 
@@ -34,6 +34,7 @@ pub struct Consumer {
     arriving: Subscriber,
     arrived: Vec<StoredEvent>,
     requests: u64,
+    lost: Lost,
     /// A request of this size always has room for one event.
     least_bytes: usize,
 }
@@ -108,6 +109,7 @@ impl Consumer {
             arriving,
             arrived: Vec::new(),
             requests: 0,
+            lost: Lost::default(),
             least_bytes,
         })
     }
@@ -135,11 +137,4 @@ impl StreamState {
             bytes: info.state.bytes,
         }
     }
-}
-
-fn id_of(message: StreamMessage) -> Option<String> {
-    message
-        .headers
-        .get(header::MSG_ID)
-        .map(|id| id.as_str().to_owned())
 }

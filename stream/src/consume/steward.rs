@@ -1,6 +1,7 @@
 //! Watching over a durable consumer: for a program that decides by itself when it exists and where it begins.
 
 use async_nats::jetstream::consumer::Config;
+use schemas::event::header;
 
 use super::api::Api;
 use super::spec::Differences;
@@ -110,9 +111,12 @@ impl Steward {
         }
     }
 
-    /// The message id of the event under a sequence; None when there is no event, or it has no id.
+    /// The message id of the event under a sequence, without NULs; None when there is no event, or it has no id that can be
+    /// read.
     pub async fn message_id(&self, seq: u64) -> Result<Option<String>, ApiError> {
-        Ok(self.api.message(seq).await?.and_then(super::id_of))
+        let stored = self.api.message(seq).await?;
+        // Whoever keeps it may have no text for a NUL.
+        Ok(stored.and_then(|stored| Some(stored.header(header::MSG_ID)?.replace('\0', "\u{FFFD}"))))
     }
 
     /// Starts pulling from the consumer, whether it is there already or not: a fetch says when it is not.

@@ -14,15 +14,15 @@ use stream::{Consumer, ConsumerSpec, StoredEvent, StreamSpec};
 
 use crate::world::{SOON, World, appender, completed, connect, mode};
 
-const PATIENCE: Duration = Duration::from_secs(2);
-const BYTES: usize = 8 << 20;
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const BYTES: usize = 8 << 20;
 
-fn steward(world: &World) -> Steward {
+pub(crate) fn steward(world: &World) -> Steward {
     Steward::new(&world.connection, &world.declared, &ConsumerSpec::default())
 }
 
 /// Pulls from the consumer of that name, which is made when there is none.
-async fn attach(world: &World) -> Consumer {
+pub(crate) async fn attach(world: &World) -> Consumer {
     let steward = steward(world);
     steward
         .create(Start::First, "ours")
@@ -31,7 +31,7 @@ async fn attach(world: &World) -> Consumer {
     steward.attach().await.expect("the connection is open")
 }
 
-async fn fill(world: &World, tasks: std::ops::Range<usize>) {
+pub(crate) async fn fill(world: &World, tasks: std::ops::Range<usize>) {
     let appender = world.appender(&mode(Mode::Auto)).await;
     let answers = join_all(tasks.map(|n| appender.append(completed(&format!("t-{n}"), "yes")))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");

@@ -3,4 +3,5 @@
 mod append;
 mod consume;
 mod declare;
+mod unreadable;
 mod world;

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use async_nats::HeaderMap;
+use bytes::Bytes;
 use schemas::event::Event;
 use tokio::sync::oneshot;
 
 use super::{Answer, Request, Token};
 use crate::append::pace::Way;
 use crate::append::recent::{Fingerprint, IdKey};
-use crate::append::verdict::{self, Found, Verdict};
+use crate::append::verdict::{self, Verdict};
 
 /// A comparison to be made outside of the engine.
 #[derive(Debug)]
@@ -18,7 +19,9 @@ pub(in crate::append) struct Comparison {
     pub(super) step: u32,
     pub(super) seq: u64,
     pub(super) event: Event,
-    pub(super) found: Option<Found>,
+    pub(super) subject: String,
+    /// The broker's answer to the request for the message.
+    pub(super) answer: Bytes,
 }
 
 /// A comparison that was made.
@@ -37,13 +40,14 @@ impl Comparison {
             step,
             seq,
             event,
-            found,
+            subject,
+            answer,
         } = self;
         Compared {
             token,
             step,
             seq,
-            verdict: verdict::compare(&event, found.as_ref()),
+            verdict: verdict::judge(&event, &subject, &answer),
         }
     }
 }

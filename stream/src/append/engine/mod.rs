@@ -32,7 +32,6 @@ use super::pace::{BATCH_EVENTS, Pace};
 use super::probe::Look;
 use super::recent::{Fingerprint, IdKey, Known, RecentIds};
 use super::standing::Standing;
-use super::wire::Reading;
 use entry::{Batch, Callers, Entry, Phase};
 pub(super) use entry::{Compared, Comparison};
 
@@ -71,7 +70,6 @@ pub(super) struct Fixed {
     pub(super) inbox: String,
     /// First part of the ids of batches: different in every process.
     pub(super) batch_prefix: String,
-    pub(super) reading: Reading,
     /// Where a stored message is asked for.
     pub(super) read_subject: Subject,
     pub(super) max_message: usize,

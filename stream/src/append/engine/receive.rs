@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use async_nats::Message;
+use async_nats::{Message, StatusCode};
+use bytes::Bytes;
 
 use super::entry::{Compared, Comparison, Entry, Phase};
 use super::{Engine, Token};
 use crate::append::outcome::{AppendError, Appended};
-use crate::append::verdict::{Found, Verdict};
-use crate::append::wire::{self, ReadBack, Receipt};
+use crate::append::verdict::Verdict;
+use crate::append::wire::{self, Receipt};
 
 /// The pause before an event is published again that the broker could not take.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -36,11 +37,10 @@ impl Engine {
                 self.settle(token, !matches!(receipt, Receipt::NotNow(_)), now);
                 self.received(token, receipt, now);
             }
-            Phase::Reading(seq) => match wire::read_back(self.fixed.reading, message) {
-                ReadBack::Found(found) => self.compare(token, seq, Some(found), now),
-                ReadBack::Gone => self.compare(token, seq, None, now),
-                ReadBack::NotNow(reason) => self.later(token, reason, now),
-            },
+            Phase::Reading(_) if message.status == Some(StatusCode::NO_RESPONDERS) => {
+                self.later(token, wire::NO_RESPONDERS.to_owned(), now);
+            }
+            Phase::Reading(seq) => self.compare(token, seq, message.payload, now),
             Phase::Waiting | Phase::Comparing => {}
         }
     }
@@ -83,21 +83,22 @@ impl Engine {
         }
     }
 
-    fn compare(&mut self, token: Token, seq: u64, found: Option<Found>, now: Instant) {
+    fn compare(&mut self, token: Token, seq: u64, answer: Bytes, now: Instant) {
         let Some(entry) = self.entries.get_mut(&token) else {
             return;
         };
         entry.phase = Phase::Comparing;
         let (step, event) = (entry.step, entry.published());
-        let theirs = found.as_ref().map_or(0, |found| found.body.len());
-        let is_large = event.body.len().max(theirs) >= LARGE_BODY;
+        let is_large = event.body.len().max(answer.len()) >= LARGE_BODY;
         let event = event.clone();
+        let subject = self.fixed.subjects.of(event.kind).to_owned();
         let comparison = Comparison {
             token,
             step,
             seq,
             event,
-            found,
+            subject,
+            answer,
         };
         if is_large {
             self.comparisons.push(comparison);
@@ -129,7 +130,11 @@ impl Engine {
                 self.publish(token);
             }
             // A message under the second id that is gone as well leaves nothing to try.
-            Verdict::Other(_) | Verdict::Lost => self.finish(token, Err(AppendError::Vanished), now),
+            Verdict::Other(_) => self.finish(token, Err(AppendError::Vanished), now),
+            Verdict::NotNow(reason) => {
+                entry.phase = Phase::Reading(seq);
+                self.later(token, reason, now);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::entry::{Batch, Phase};
 use super::{Engine, MOST_OUTPUT, Token};
 use crate::append::pace::{BATCH_BYTES, BATCH_EVENTS, Decision, Queue, Way};
 use crate::append::wire;
+use crate::stored;
 
 impl Engine {
     /// Sends what is to be sent now. To be called after everything else, and when [`Engine::wake`] says so.
@@ -163,7 +164,7 @@ impl Engine {
         self.output.push_back(OutboundMessage {
             subject: self.fixed.read_subject.clone(),
             reply: Some(reply_subject(&self.fixed.inbox, token, entry.step)),
-            payload: wire::read_request(seq),
+            payload: stored::request_body(seq),
             headers: None,
         });
     }

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use async_nats::message::OutboundMessage;
-use async_nats::{HeaderMap, Message, StatusCode, header};
+use async_nats::{Message, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::HOP;
@@ -30,13 +32,19 @@ pub(super) const CACHED: Costs = Costs {
     ..SYNCED
 };
 
+pub(super) struct Stored {
+    pub(super) subject: String,
+    pub(super) id: String,
+    pub(super) body: Bytes,
+}
+
 pub(super) struct Broker {
     pub(super) costs: Costs,
     pub(super) arriving: VecDeque<(Instant, OutboundMessage)>,
     pub(super) busy_until: Instant,
-    pub(super) stored: Vec<(String, Bytes)>,
+    pub(super) stored: Vec<Stored>,
     pub(super) ids: HashMap<String, usize>,
-    pub(super) staged: HashMap<String, Vec<(String, Bytes)>>,
+    pub(super) staged: HashMap<String, Vec<Stored>>,
     /// Takes messages and answers nothing.
     pub(super) mute: bool,
 }
@@ -88,30 +96,29 @@ impl Broker {
             .get(header::NATS_MESSAGE_ID)
             .map(ToString::to_string)
             .unwrap_or_default();
+        let coming = Stored {
+            subject: message.subject.to_string(),
+            id,
+            body: message.payload,
+        };
         let Some(batch) = headers.get(header::NATS_BATCH_ID).map(ToString::to_string) else {
             self.busy_until += self.costs.plain;
-            let text = match self.ids.get(&id) {
+            let text = match self.ids.get(&coming.id) {
                 Some(index) => format!(r#"{{"stream":"ANSWERS","seq":{},"duplicate":true}}"#, index + 1),
-                None => format!(
-                    r#"{{"stream":"ANSWERS","seq":{}}}"#,
-                    self.store(id, message.payload)
-                ),
+                None => format!(r#"{{"stream":"ANSWERS","seq":{}}}"#, self.store(coming)),
             };
             return message.reply.map(|reply| answer(reply.as_str(), text));
         };
         self.busy_until += self.costs.batched;
         let staged = self.staged.entry(batch.clone()).or_default();
-        staged.push((id, message.payload));
+        staged.push(coming);
         headers.get(header::NATS_BATCH_COMMIT)?;
         self.busy_until += self.costs.batch;
         let staged = self.staged.remove(&batch).unwrap_or_default();
-        let text = if staged.iter().any(|(id, _)| self.ids.contains_key(id)) {
+        let text = if staged.iter().any(|coming| self.ids.contains_key(&coming.id)) {
             r#"{"error":{"code":400,"err_code":10201,"description":"batch contains a duplicate"}}"#.to_owned()
         } else {
-            let seqs: Vec<_> = staged
-                .into_iter()
-                .map(|(id, body)| self.store(id, body))
-                .collect();
+            let seqs: Vec<_> = staged.into_iter().map(|coming| self.store(coming)).collect();
             let last = seqs.last().copied().unwrap_or_default();
             format!(
                 r#"{{"stream":"ANSWERS","seq":{last},"batch":"{batch}","count":{}}}"#,
@@ -121,9 +128,9 @@ impl Broker {
         message.reply.map(|reply| answer(reply.as_str(), text))
     }
 
-    fn store(&mut self, id: String, body: Bytes) -> usize {
-        self.ids.insert(id.clone(), self.stored.len());
-        self.stored.push((id, body));
+    fn store(&mut self, coming: Stored) -> usize {
+        self.ids.insert(coming.id.clone(), self.stored.len());
+        self.stored.push(coming);
         self.stored.len()
     }
 
@@ -132,24 +139,26 @@ impl Broker {
             .replace(|c: char| !c.is_ascii_digit(), "")
             .parse()
             .unwrap();
-        let Some((id, body)) = self.stored.get(seq - 1).filter(|(id, _)| !id.is_empty()) else {
-            return Message {
-                status: Some(StatusCode::NOT_FOUND),
-                ..answer(reply, String::new())
-            };
+        let text = match &self.stored[seq - 1] {
+            Stored { id, .. } if id.is_empty() => {
+                r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#.to_owned()
+            }
+            Stored { subject, id, body } => {
+                let headers = format!("NATS/1.0\r\nNats-Msg-Id: {id}\r\nAnswers-Via: webhook\r\n\r\n");
+                format!(
+                    r#"{{"message":{{"subject":"{subject}","seq":{seq},"hdrs":"{}","data":"{}","time":"2026-11-30T12:00:00Z"}}}}"#,
+                    STANDARD.encode(headers),
+                    STANDARD.encode(body)
+                )
+            }
         };
-        let mut headers = HeaderMap::new();
-        headers.insert(header::NATS_MESSAGE_ID, id.as_str());
-        Message {
-            payload: body.clone(),
-            headers: Some(headers),
-            ..answer(reply, String::new())
-        }
+        answer(reply, text)
     }
 
     /// The message is deleted; its id stays known.
     pub(super) fn delete(&mut self, seq: usize) {
-        self.stored[seq - 1] = (String::new(), Bytes::new());
+        self.stored[seq - 1].id.clear();
+        self.stored[seq - 1].body.clear();
     }
 }
 

@@ -140,16 +140,16 @@ proptest! {
         for (event, answer) in &answered {
             // An operator who deletes a message after its acknowledgment takes the proof with it.
             if let Ok(appended) = answer && !deleted {
-                let (_, body) = &stored[usize::try_from(appended.seq()).unwrap() - 1];
-                prop_assert_eq!(Fact::read(body), event.fact(), "{:?}", appended);
+                let found = &stored[usize::try_from(appended.seq()).unwrap() - 1];
+                prop_assert_eq!(Fact::read(&found.body), event.fact(), "{:?}", appended);
             }
             if let Ok(Appended::Stored { seq }) = answer && !deleted {
-                let (id, _) = &stored[usize::try_from(*seq).unwrap() - 1];
-                prop_assert_eq!(id, event.msg_id.as_str());
+                let found = &stored[usize::try_from(*seq).unwrap() - 1];
+                prop_assert_eq!(&found.id, event.msg_id.as_str());
             }
         }
         let mut copies: HashMap<Fact, usize> = HashMap::new();
-        for fact in stored.iter().filter_map(|(_, body)| Fact::read(body)) {
+        for fact in stored.iter().filter_map(|found| Fact::read(&found.body)) {
             *copies.entry(fact).or_default() += 1;
         }
         prop_assert!(copies.values().all(|copies| *copies == 1), "{copies:?}");

@@ -27,7 +27,7 @@ use super::outcome::Appended;
 use super::pace::{Pace, Way};
 use super::recent::RecentIds;
 use super::settings::Mode;
-use super::wire::{self, Reading};
+use super::wire;
 use broker::{Broker, Costs};
 
 const STREAM: &str = "ANSWERS";
@@ -53,8 +53,7 @@ impl Simulation {
             subjects: Subjects::new("answers").unwrap(),
             inbox: "_INBOX.test".to_owned(),
             batch_prefix: "test-".to_owned(),
-            reading: Reading::Direct,
-            read_subject: "$JS.API.DIRECT.GET.ANSWERS".into(),
+            read_subject: "$JS.API.STREAM.MSG.GET.ANSWERS".into(),
             max_message: 8 << 20,
             limit: LIMIT,
         };
