@@ -31,6 +31,7 @@ impl Batch {
                 subject: event.subject.clone(),
                 msg_id: headers.msg_id,
                 via: headers.via,
+                unreadable: event.unreadable,
                 seq: event.seq,
                 time: event.time,
                 body: event.body.clone(),

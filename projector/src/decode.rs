@@ -12,6 +12,7 @@ use schemas::event::{Fact, Subjects, Via, check_other, check_result};
 use schemas::job_key::{Rules, job_key};
 use schemas::timestamp::cut_to_microseconds;
 use schemas::winner::{Provenance, TaskRank};
+use stream::UnreadableHeaders;
 use time::OffsetDateTime;
 
 use crate::jsonb;
@@ -26,6 +27,8 @@ pub struct Message {
     pub msg_id: Option<String>,
     /// Its header that says what brought it.
     pub via: Option<Via>,
+    /// Why its headers cannot be read.
+    pub unreadable: Option<UnreadableHeaders>,
     /// Its sequence on the stream.
     pub seq: u64,
     /// The stream's timestamp.
@@ -59,6 +62,11 @@ impl Decoder {
     pub fn decode(&self, message: Message) -> Decoded {
         let body = message.body.clone();
         let read = delivery::read(&body);
+        if let Some(why) = message.unreadable {
+            // Its id is unknown then, and so is who put it there.
+            let task_id = task_of(&read);
+            return park(message, "unreadable_headers", task_id, Some(why.to_string()));
+        }
         let Ok(kind) = self.subjects.parse(&message.subject) else {
             let task_id = task_of(&read);
             return park(message, "foreign_subject", task_id, None);

@@ -1,5 +1,7 @@
 //! An event on the stream: its subject, its message id and its headers, built and read here and nowhere else.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use crate::delivery::FinalStatus;
@@ -91,6 +93,9 @@ impl From<FinalStatus> for Kind {
     }
 }
 
+/// Names and values of headers. Most values are the same for every event.
+pub type Headers = Vec<(&'static str, Cow<'static, str>)>;
+
 /// What a verified body becomes.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -100,7 +105,7 @@ pub struct Event {
     pub msg_id: MsgId,
     /// CloudEvents attributes and our own headers, without `Nats-*`, which the stream crate adds. Values are
     /// printable ASCII without space, `"` or stray `%`.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Headers,
     /// The body, byte for byte as received.
     pub body: Bytes,
 }
@@ -115,15 +120,18 @@ impl Event {
         }
     }
 
-    /// The same event under the id of a divergent result, for a body that differs from what the stream holds under
-    /// the task's own id. Unchanged when it is not a result.
+    /// The same event under its second id, for when the stream holds something else under the first one, or nothing any
+    /// more: for a result that of a divergent one. Changes nothing the second time.
     pub fn into_divergent(mut self) -> Self {
-        if let Some(fact) = self.fact() {
-            self.msg_id = MsgId::of_divergent(&fact);
-            for (name, value) in &mut self.headers {
-                if *name == header::CE_ID {
-                    self.msg_id.as_str().clone_into(value);
-                }
+        self.msg_id = match (self.kind, self.fact()) {
+            (Kind::Completed | Kind::Failed, Some(fact)) => MsgId::of_divergent(&fact),
+            (Kind::NonFinal, _) => MsgId::of_nonfinal(&self.body).again(),
+            (Kind::Quarantine, _) => MsgId::of_quarantine(&self.body).again(),
+            (Kind::Completed | Kind::Failed, None) => return self, // an event that was not made of its body
+        };
+        for (name, value) in &mut self.headers {
+            if *name == header::CE_ID {
+                *value = self.msg_id.as_str().to_owned().into();
             }
         }
         self

@@ -25,8 +25,8 @@ fn stored(seq: u64, body: &Bytes) -> Stored {
         .into_event()
         .unwrap();
     let mut headers = event.headers.clone();
-    headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned()));
-    let pairs = headers.iter().map(|(name, value)| (*name, value.as_str()));
+    headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned().into()));
+    let pairs = headers.iter().map(|(name, value)| (*name, &**value));
     Stored {
         seq,
         time: datetime!(2026-11-30 12:00 UTC) + Duration::seconds(i64::try_from(seq).unwrap()),

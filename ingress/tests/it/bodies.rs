@@ -1,7 +1,7 @@
 //! What verified bodies become.
 
 use crate::client::{Post, completed};
-use crate::world::World;
+use crate::world::{Setup, World};
 
 #[tokio::test]
 async fn a_result_is_stored_byte_for_byte_with_its_headers_and_answered_with_nothing() {
@@ -108,6 +108,36 @@ async fn verified_bodies_that_hold_no_task_are_quarantined_as_they_are() {
             .metric(r#"ingress_deliveries_total{kind="quarantine",outcome="stored"}"#),
         12.0
     );
+}
+
+#[tokio::test]
+async fn a_repeat_of_a_body_that_an_operator_deleted_is_stored_again() {
+    let world = Setup::shared().await.set("RECENT_IDS", "0").start().await;
+    let open = br#"{"task":{"id":"open","status":"QUEUED"}}"#.to_vec();
+    for (number, body) in [b"no json".to_vec(), open, completed("done")]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(world.deliver(body.clone()).await, 204);
+        world.events.delete(2 * number as u64 + 1).await;
+        assert_eq!(world.deliver(body).await, 204);
+    }
+    let ids: Vec<_> = world
+        .events
+        .all()
+        .await
+        .into_iter()
+        .map(|event| event.msg_id)
+        .collect();
+    assert!(
+        ids[0].starts_with("quarantine/") && ids[0].ends_with("#again"),
+        "{ids:?}"
+    );
+    assert!(
+        ids[1].starts_with("nonfinal/") && ids[1].ends_with("#again"),
+        "{ids:?}"
+    );
+    assert!(ids[2].starts_with("done#") && ids.len() == 3, "{ids:?}");
 }
 
 #[tokio::test]

@@ -39,13 +39,21 @@ impl Events {
             .messages
     }
 
+    /// Deletes an event, as an operator can.
+    pub(crate) async fn delete(&self, seq: u64) {
+        let stream = self.connection.jetstream.get_stream(&self.stream).await.unwrap();
+        assert!(stream.delete_message(seq).await.unwrap());
+    }
+
     /// All events, in order.
     pub(crate) async fn all(&self) -> Vec<Stored> {
         let stream = self.connection.jetstream.get_stream(&self.stream).await.unwrap();
         let last = stream.cached_info().state.last_sequence;
         let mut all = Vec::new();
         for seq in 1..=last {
-            let message = stream.get_raw_message(seq).await.unwrap();
+            let Ok(message) = stream.get_raw_message(seq).await else {
+                continue; // deleted
+            };
             let pairs: Vec<_> = message
                 .headers
                 .iter()

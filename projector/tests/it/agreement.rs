@@ -108,6 +108,7 @@ fn decode(decoder: &Decoder, told: &Told, seq: u64) -> ResultRow {
         } else {
             Via::Reconciler
         }),
+        unreadable: None,
         seq,
         time: told.time(),
         body,

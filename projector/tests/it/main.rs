@@ -15,4 +15,5 @@ mod rows;
 mod running;
 mod settings;
 mod tls;
+mod unreadable;
 mod world;

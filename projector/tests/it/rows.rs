@@ -118,7 +118,7 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
     let subjects = &world.spec.subjects;
     let own = |event: schemas::event::Event, id: &str| {
         let mut headers = event.headers.clone();
-        headers.push(("Nats-Msg-Id", id.to_owned()));
+        headers.push(("Nats-Msg-Id", id.to_owned().into()));
         (headers, event.body)
     };
     let answer = |task: &str| crate::world::event(Answer::of(task).body());
@@ -130,7 +130,7 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
         .publish_raw(subjects.of(Kind::Completed), &headers, body)
         .await;
     let (_, body) = own(answer("bare"), "bare");
-    let bare = [("Nats-Msg-Id", "bare".to_owned())];
+    let bare = [("Nats-Msg-Id", "bare".into())];
     world.publish_raw(subjects.of(Kind::Completed), &bare, body).await;
     let foreign = subjects.all().replace('>', "something.else");
     world.publish_raw(&foreign, &[], "hello").await;

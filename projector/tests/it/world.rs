@@ -1,5 +1,6 @@
 //! A stream and a database of one test's own, on servers that the tests share or on its own ones.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -87,8 +88,8 @@ impl World {
 
     pub(crate) async fn publish_event(&self, event: Event) -> u64 {
         let subject = self.spec.subjects.of(event.kind).to_owned();
-        let mut headers: Vec<_> = event.headers;
-        headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned()));
+        let mut headers = event.headers;
+        headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned().into()));
         self.publish_raw(&subject, &headers, event.body).await
     }
 
@@ -102,7 +103,7 @@ impl World {
     pub(crate) async fn publish_raw(
         &self,
         subject: &str,
-        headers: &[(&'static str, String)],
+        headers: &[(&'static str, Cow<'static, str>)],
         body: impl Into<Bytes>,
     ) -> u64 {
         let headers = header_map(headers);
@@ -195,10 +196,10 @@ impl World {
     }
 }
 
-fn header_map(pairs: &[(&'static str, String)]) -> HeaderMap {
+fn header_map(pairs: &[(&'static str, Cow<'static, str>)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
-        headers.insert(*name, value.as_str());
+        headers.insert(*name, &**value);
     }
     headers
 }

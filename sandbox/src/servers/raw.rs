@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -11,20 +12,43 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Publishes a message whose subject and headers are any bytes, and gives its sequence. `headers` is the whole block: first
-/// line, lines, empty line.
+/// line, lines, empty line. `login` is user and password, where the broker asks for them.
 ///
 /// # Errors
-/// When no stream takes it, or the broker at `addr` does not do as a broker does. It must ask for no login.
-pub async fn publish_bytes(addr: SocketAddr, subject: &[u8], headers: &[u8], body: &[u8]) -> io::Result<u64> {
-    tokio::time::timeout(PATIENCE, publish(addr, subject, headers, body)).await?
+/// When no stream takes it, or the broker at `addr` does not do as a broker does.
+pub async fn publish_bytes(
+    addr: SocketAddr,
+    login: Option<(&str, &str)>,
+    subject: &[u8],
+    headers: &[u8],
+    body: &[u8],
+) -> io::Result<u64> {
+    tokio::time::timeout(PATIENCE, publish(addr, login, subject, headers, body)).await?
 }
 
-async fn publish(addr: SocketAddr, subject: &[u8], headers: &[u8], body: &[u8]) -> io::Result<u64> {
+async fn publish(
+    addr: SocketAddr,
+    login: Option<(&str, &str)>,
+    subject: &[u8],
+    headers: &[u8],
+    body: &[u8],
+) -> io::Result<u64> {
     let mut connection = BufReader::new(TcpStream::connect(addr).await?);
     let sizes = format!(" here {} {}\r\n", headers.len(), headers.len() + body.len());
-    let login: &[u8] =
-        b"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB here 1\r\nHPUB ";
-    let message = [login, subject, sizes.as_bytes(), headers, body, b"\r\n"].concat();
+    let connect = json!({
+        "verbose": false, "headers": true, "no_responders": true,
+        "user": login.map(|(user, _)| user), "pass": login.map(|(_, password)| password),
+    });
+    let start = format!("CONNECT {connect}\r\nSUB here 1\r\nHPUB ");
+    let message = [
+        start.as_bytes(),
+        subject,
+        sizes.as_bytes(),
+        headers,
+        body,
+        b"\r\n",
+    ]
+    .concat();
     connection.write_all(&message).await?;
     let mut line = String::new();
     while connection.read_line(&mut line).await? > 0 {

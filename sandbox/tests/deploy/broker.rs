@@ -100,6 +100,14 @@ impl Broker {
         ingress
     }
 
+    /// As [`with_events`](Self::with_events), with the durable of the projectors.
+    pub(crate) async fn with_projector(&self) -> User {
+        let ingress = self.with_events().await;
+        let projector = self.user("projector").await;
+        projector.consumer("projector", "answers.>").await;
+        ingress
+    }
+
     pub(crate) async fn messages(&self) -> u64 {
         let operator = self.user("operator").await;
         operator

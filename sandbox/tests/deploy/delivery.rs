@@ -9,11 +9,13 @@ use sandbox::{
     clock::Clock,
     eventually,
     provider::{outcome::Outcome, task::NewTask},
+    servers::publish_bytes,
 };
 use schemas::signature::{KeyEncoding, Scheme, SigningKey, sign};
 
 use crate::{
     SOON,
+    broker::password,
     deployment::{Deployment, WEBHOOK_SECRET},
     said,
 };
@@ -39,12 +41,28 @@ async fn a_delivery_to_the_deployment_becomes_a_row() {
     }
 
     let client = connect(&deployment).await;
-    let rows = eventually("the row is there", SOON, async || {
-        let rows = client.query("select task_id from answers", &[]).await.unwrap();
-        (!rows.is_empty()).then_some(rows)
-    })
-    .await;
-    assert_eq!((rows.len(), rows[0].get::<_, &str>(0)), (1, "task-1"));
+    let first = async |query: &'static str| {
+        let rows = eventually(query, SOON, async || {
+            let rows = client.query(query, &[]).await.unwrap();
+            (!rows.is_empty()).then_some(rows)
+        });
+        rows.await[0].get::<_, String>(0)
+    };
+    assert_eq!(first("select task_id from answers").await, "task-1");
+
+    // What no client delivers is read and acknowledged in other ways. The rights are enough for those too.
+    let password = password(&deployment.dir.path().join("secrets"), "ingress");
+    let stored = publish_bytes(
+        deployment.nats.addr(),
+        Some(("ingress", &password)),
+        b"answers.quarantine",
+        b"NATS/1.0\r\nname: \xff\r\n\r\n",
+        b"",
+    );
+    assert_eq!(stored.await.unwrap(), 2);
+    assert_eq!(first("select reason from parked").await, "unreadable_headers");
+    let floor = "select stream from projection where floor_seq = 2";
+    assert_eq!(first(floor).await, "ANSWERS");
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn ingress_makes_the_stream_appends_in_batches_and_reads_back() {
         .unwrap();
     assert_eq!(ack.await.unwrap().sequence, 5);
     let log = ingress.jetstream.get_stream("ANSWERS").await.unwrap();
-    assert_eq!(log.direct_get(5).await.unwrap().payload, "two");
+    assert_eq!(log.get_raw_message(5).await.unwrap().payload, "two");
     assert_eq!(log.get_raw_message(4).await.unwrap().payload, "one");
 }
 
@@ -84,19 +84,13 @@ async fn a_projector_owns_its_durable_and_reads_the_stream() {
     assert_eq!(pulled[0].payload, "new");
     log.delete_consumer("projector").await.unwrap();
     projector.consumer("projector", "").await;
-    log.direct_get(1).await.unwrap();
     log.get_raw_message(1).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_reconciler_appends_results_and_sees_how_far_the_projectors_are() {
     let broker = Broker::start().await;
-    broker.with_events().await;
-    broker
-        .user("projector")
-        .await
-        .consumer("projector", "answers.>")
-        .await;
+    broker.with_projector().await;
     let reconciler = broker.user("reconciler").await;
     let ack = reconciler
         .jetstream
@@ -105,7 +99,7 @@ async fn a_reconciler_appends_results_and_sees_how_far_the_projectors_are() {
         .unwrap();
     assert_eq!(ack.await.unwrap().sequence, 4);
     let log = reconciler.jetstream.get_stream("ANSWERS").await.unwrap();
-    assert_eq!(log.direct_get(4).await.unwrap().payload, "found");
+    assert_eq!(log.get_raw_message(4).await.unwrap().payload, "found");
     assert_eq!(log.consumer_info("projector").await.unwrap().num_pending, 4);
     reconciler
         .cannot_reach(&["answers.nonfinal", "answers.quarantine"])

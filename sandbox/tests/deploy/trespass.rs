@@ -11,12 +11,7 @@ use crate::{
 #[tokio::test]
 async fn only_ingress_and_the_reconciler_append_and_only_the_projector_has_its_durable() {
     let broker = Broker::start().await;
-    broker.with_events().await;
-    broker
-        .user("projector")
-        .await
-        .consumer("projector", "answers.>")
-        .await;
+    broker.with_projector().await;
     for name in ["projector", "subscriber"] {
         let results = [
             "answers.result.completed",
@@ -35,6 +30,7 @@ async fn only_ingress_and_the_reconciler_append_and_only_the_projector_has_its_d
             "CONSUMER.CREATE.ANSWERS.other.answers.result.>",
         ];
         user.cannot_ask_for(&requests).await;
+        user.cannot_ask_for(&["DIRECT.GET.ANSWERS"]).await;
         user.cannot_reach(&["$JS.ACK.ANSWERS.projector.1.1.1.1.1"]).await;
     }
     assert_eq!(broker.messages().await, 3);
@@ -75,9 +71,8 @@ async fn no_service_makes_the_broker_speak_for_it() {
     let empty = r#"{"expires":1000000,"batch":1}"#;
     for (name, request, body) in [
         ("projector", "CONSUMER.MSG.NEXT.ANSWERS.projector", empty),
-        ("projector", "DIRECT.GET.ANSWERS", r#"{"seq":99}"#),
-        ("projector", "DIRECT.GET.ANSWERS", r#"{"seq":1}"#),
-        ("reconciler", "DIRECT.GET.ANSWERS", r#"{"seq":99}"#),
+        ("projector", "STREAM.MSG.GET.ANSWERS", r#"{"seq":1}"#),
+        ("reconciler", "STREAM.MSG.GET.ANSWERS", r#"{"seq":99}"#),
         ("subscriber", "CONSUMER.MSG.NEXT.ANSWERS.subscriber", empty),
     ] {
         let user = broker.user(name).await;

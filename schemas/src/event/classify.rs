@@ -4,7 +4,7 @@ use bytes::Bytes;
 use time::format_description::well_known::Rfc3339;
 
 use super::percent::{encode_attribute, encode_id};
-use super::{Event, Kind, MsgId, Source, Trace, Via, header};
+use super::{Event, Headers, Kind, MsgId, Source, Trace, Via, header};
 use crate::delivery::{self, Delivery, OpenStatus, Problem, TaskId, TaskResult, Unreadable};
 
 /// What a body turned out to be, with the event to append.
@@ -62,7 +62,7 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
             Classified::Result { event, problems }
         }
         Ok(Delivery::NonFinal { task_id, status }) => {
-            let headers = vec![(header::CE_TASKID, encode_id(task_id.as_str()).into_owned())];
+            let headers = vec![(header::CE_TASKID, encode_id(task_id.as_str()).into_owned().into())];
             let msg_id = MsgId::of_nonfinal(&body);
             let event = envelope.event(Kind::NonFinal, msg_id, headers, body);
             Classified::NonFinal {
@@ -72,7 +72,7 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
             }
         }
         Err(reason) => {
-            let headers = vec![(header::REASON, reason.as_str().to_owned())];
+            let headers = vec![(header::REASON, reason.as_str().into())];
             let msg_id = MsgId::of_quarantine(&body);
             let event = envelope.event(Kind::Quarantine, msg_id, headers, body);
             Classified::Quarantine { event, reason }
@@ -80,14 +80,17 @@ pub fn classify(body: Bytes, via: Via, source: &Source, trace: Trace) -> Classif
     }
 }
 
-fn result_headers(result: &TaskResult<'_>) -> Vec<(&'static str, String)> {
+fn result_headers(result: &TaskResult<'_>) -> Headers {
     let mut headers = Vec::with_capacity(12);
-    headers.push((header::CE_TASKID, encode_id(result.task_id.as_str()).into_owned()));
+    headers.push((
+        header::CE_TASKID,
+        encode_id(result.task_id.as_str()).into_owned().into(),
+    ));
     if let Some(key) = &result.idempotency_key {
-        headers.push((header::CE_SUBJECT, encode_attribute(key).into_owned()));
+        headers.push((header::CE_SUBJECT, encode_attribute(key).into_owned().into()));
     }
     if let Some(time) = result.created_at.and_then(|at| at.format(&Rfc3339).ok()) {
-        headers.push((header::CE_TIME, time));
+        headers.push((header::CE_TIME, time.into()));
     }
     headers
 }
@@ -100,31 +103,25 @@ struct Envelope<'s> {
 }
 
 impl Envelope<'_> {
-    fn event(
-        self,
-        kind: Kind,
-        msg_id: MsgId,
-        mut headers: Vec<(&'static str, String)>,
-        body: Bytes,
-    ) -> Event {
+    fn event(self, kind: Kind, msg_id: MsgId, mut headers: Headers, body: Bytes) -> Event {
         let media_type = match kind {
             Kind::Quarantine => "application/octet-stream",
             Kind::Completed | Kind::Failed | Kind::NonFinal => "application/json",
         };
         headers.extend([
-            (header::CE_SPECVERSION, "1.0".to_owned()),
-            (header::CE_ID, msg_id.as_str().to_owned()),
-            (header::CE_SOURCE, self.source.header().to_owned()),
-            (header::CE_TYPE, kind.ce_type().to_owned()),
-            (header::CE_DATACONTENTTYPE, media_type.to_owned()),
-            (header::VIA, self.via.as_str().to_owned()),
+            (header::CE_SPECVERSION, "1.0".into()),
+            (header::CE_ID, msg_id.as_str().to_owned().into()),
+            (header::CE_SOURCE, self.source.header().to_owned().into()),
+            (header::CE_TYPE, kind.ce_type().into()),
+            (header::CE_DATACONTENTTYPE, media_type.into()),
+            (header::VIA, self.via.as_str().into()),
         ]);
         let Trace {
             webhook_id,
             traceparent,
         } = self.trace;
-        headers.extend(webhook_id.map(|id| (header::WEBHOOK_ID, id)));
-        headers.extend(traceparent.map(|context| (header::TRACEPARENT, context)));
+        headers.extend(webhook_id.map(|id| (header::WEBHOOK_ID, id.into())));
+        headers.extend(traceparent.map(|context| (header::TRACEPARENT, context.into())));
         Event {
             kind,
             msg_id,

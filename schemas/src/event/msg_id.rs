@@ -15,6 +15,9 @@ use crate::delivery::TaskId;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MsgId(String);
 
+/// Ends the second id of a body that holds no result.
+const AGAIN: &str = "#again";
+
 impl MsgId {
     /// The id of a task's result: the task id, percent-encoded.
     pub fn of_task(task_id: &TaskId) -> Self {
@@ -37,9 +40,20 @@ impl MsgId {
         Self(format!("quarantine/{}", hex::encode(Sha256::digest(body))))
     }
 
+    /// The second id of a body that holds no result, for when the broker remembers the first one and does not have the
+    /// message: `<first id>#again`.
+    pub(super) fn again(&self) -> Self {
+        Self(format!("{self}{AGAIN}"))
+    }
+
     /// As written in the header.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether `text` is this id, or the second one of the same body.
+    pub(super) fn names_body(&self, text: &str) -> bool {
+        text.strip_suffix(AGAIN).unwrap_or(text) == self.0
     }
 
     /// Whether `text` is one of the two ids under which this result is stored.

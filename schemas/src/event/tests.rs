@@ -64,7 +64,7 @@ fn a_result_carries_the_documented_headers() {
         ("ce-time", "2026-11-30T11:57:12.4185Z"),
         ("ce-type", "dev.answerline.task.completed"),
     ];
-    assert_eq!(headers, expected.map(|(name, value)| (name, value.to_owned())));
+    assert_eq!(headers, expected.map(|(name, value)| (name, value.into())));
 }
 
 #[test]
@@ -177,11 +177,36 @@ fn an_event_under_another_name_than_its_own_is_noticed() {
         check(Kind::Quarantine, &MsgId::of_quarantine(b"y"), b"x"),
         Err(Disagreement::MsgId)
     );
+    for other in ["#", "#agai", "#again#again", "again"] {
+        let id = format!("{}{other}", MsgId::of_quarantine(b"x"));
+        let read = delivery::read(b"x");
+        assert_eq!(
+            check_other(Kind::Quarantine, &id, b"x", &read),
+            Err(Disagreement::MsgId),
+            "{id}"
+        );
+    }
     let result = BODY.as_bytes();
     assert_eq!(
         check(Kind::NonFinal, &MsgId::of_nonfinal(result), result),
         Err(Disagreement::Subject)
     );
+}
+
+#[test]
+fn the_second_id_of_a_body_without_a_result_is_its_own_and_accepted() {
+    for body in [r#"{"task":{"id":"t","status":"QUEUED"}}"#, "no json"] {
+        let first = event(body);
+        let second = first.clone().into_divergent();
+        assert_eq!(second.msg_id.as_str(), format!("{}#again", first.msg_id));
+        assert_eq!(get(&second, header::CE_ID), Some(second.msg_id.as_str()));
+        assert_eq!(second.clone().into_divergent().msg_id, second.msg_id);
+        let read = delivery::read(body.as_bytes());
+        for event in [first, second] {
+            let checked = check_other(event.kind, event.msg_id.as_str(), body.as_bytes(), &read);
+            assert_eq!(checked, Ok(()));
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) const BATCH_HEADERS: usize = 160;
 pub(super) fn headers(event: &Event, stream: &str) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in &event.headers {
-        map.insert(HeaderName::from_static(name), value.as_str());
+        map.insert(HeaderName::from_static(name), &**value);
     }
     map.insert(header::NATS_MESSAGE_ID, event.msg_id.as_str());
     map.insert(header::NATS_EXPECTED_STREAM, stream);

@@ -154,6 +154,26 @@ async fn a_duplicate_of_a_deleted_event_is_stored_again() {
 }
 
 #[tokio::test]
+async fn a_duplicate_of_a_deleted_body_that_holds_no_result_is_stored_again_too() {
+    let world = World::start().await;
+    let settings = AppendSettings {
+        recent_ids: 0,
+        ..AppendSettings::default()
+    };
+    let appender = world.appender(&settings).await;
+    for body in ["not json", r#"{"task":{"id":"t","status":"PROCESSING"}}"#] {
+        let seq = appender.append(event(body)).await.unwrap().seq();
+        world.stream().await.delete_message(seq).await.unwrap();
+        let again = appender.append(event(body)).await;
+        assert_eq!(again, Ok(Appended::Divergent { seq: seq + 1 }));
+        let id = format!("{}#again", event(body).msg_id);
+        assert_eq!(world.stored(seq + 1).await, Some((id, event(body).body)));
+        let once_more = appender.append(event(body)).await;
+        assert_eq!(once_more, Ok(Appended::Duplicate { seq: seq + 1 }));
+    }
+}
+
+#[tokio::test]
 async fn a_large_duplicate_is_compared_too() {
     let world = World::start().await;
     let settings = AppendSettings {

@@ -37,6 +37,7 @@ const READABLE: [&[u8]; 7] = [
 async fn publish(world: &World, headers: &[u8], body: &str) -> u64 {
     let stored = publish_bytes(
         world.server.addr(),
+        None,
         b"answers.quarantine",
         headers,
         body.as_bytes(),
@@ -67,12 +68,10 @@ async fn drain(consumer: &mut Consumer, count: usize) -> BTreeMap<u64, (StoredEv
 async fn nothing_is_left(world: &World) {
     let steward = steward(world);
     eventually("everything is acknowledged", SOON, async || {
-        let progress = steward.find().await.unwrap().unwrap().progress;
-        let floor_is_there = progress.ack_floor == world.last_seq().await;
-        if floor_is_there && progress.unacknowledged == 0 {
-            Ok(())
-        } else {
-            Err(progress)
+        let found = steward.find().await.ok().flatten().ok_or(None)?.progress;
+        match (found.ack_floor == world.last_seq().await, found.unacknowledged) {
+            (true, 0) => Ok(()),
+            _ => Err(Some(found)),
         }
     })
     .await;
@@ -162,9 +161,15 @@ async fn a_subject_that_is_no_text_breaks_the_connection_once_too() {
         "answers.a\u{a0}b".as_bytes(),
         b"answers.a\x0bb",
     ] {
-        publish_bytes(world.server.addr(), subject, b"NATS/1.0\r\na: b\r\n\r\n", b"")
-            .await
-            .unwrap();
+        publish_bytes(
+            world.server.addr(),
+            None,
+            subject,
+            b"NATS/1.0\r\na: b\r\n\r\n",
+            b"",
+        )
+        .await
+        .unwrap();
     }
     let seen = drain(&mut consumer, 6).await;
     let subjects: Vec<_> = seen
@@ -235,6 +240,7 @@ async fn an_id_that_a_message_of_somebody_else_holds_costs_no_event() {
         let headers = format!("NATS/1.0\r\nNats-Msg-Id: {}\r\n{more}\r\n", event.msg_id);
         let seq = publish_bytes(
             world.server.addr(),
+            None,
             subject.as_bytes(),
             headers.as_bytes(),
             &event.body,

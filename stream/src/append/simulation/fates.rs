@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use schemas::event::Kind;
+
 use super::broker::{Broker, SYNCED};
 use super::{HOP, LIMIT, Simulation, numbered, result};
 use crate::append::outcome::{AppendError, Appended};
@@ -64,6 +66,21 @@ fn a_duplicate_of_a_message_that_is_gone_is_stored_again() {
         simulation.append(result("t", "yes", 3)),
         Err(AppendError::Vanished)
     );
+}
+
+#[test]
+fn a_body_without_a_result_that_is_gone_is_stored_again_under_its_second_id() {
+    let mut simulation = Simulation::new(Mode::Auto, Way::Plain, SYNCED);
+    let no_json = result("t", "\"", 1);
+    assert_eq!(no_json.kind, Kind::Quarantine);
+    for (seq, event) in [(1, numbered(7)), (3, no_json)] {
+        simulation.append(event.clone()).unwrap();
+        simulation.broker.delete(seq);
+        simulation.engine.connected(true, 8 << 20, simulation.now);
+        let seq = seq as u64 + 1;
+        assert_eq!(simulation.append(event.clone()), Ok(Appended::Divergent { seq }));
+        assert_eq!(simulation.append(event), Ok(Appended::Duplicate { seq }));
+    }
 }
 
 #[test]
