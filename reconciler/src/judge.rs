@@ -94,7 +94,7 @@ mod tests {
         let delivered = delivered.into_event().unwrap();
         assert_eq!((event.kind, &event.msg_id), (Kind::Failed, &delivered.msg_id));
         assert_eq!(event.body, delivered.body);
-        assert!(event.headers.contains(&("Answers-Via", "reconciler".to_owned())));
+        assert!(event.headers.contains(&("Answers-Via", "reconciler".into())));
     }
 
     #[test]
