@@ -74,6 +74,14 @@ impl Connection {
         }
     }
 
+    /// Waits until a connection was made after the one with this number.
+    pub(crate) async fn made_after(&self, connects: u64) {
+        let mut connection = self.clone();
+        while connection.connects() <= connects {
+            connection.changed().await;
+        }
+    }
+
     /// The version of the server that this connection leads to now.
     pub fn server_version(&self) -> ServerVersion {
         version(&self.client.server_info()).unwrap_or_default()

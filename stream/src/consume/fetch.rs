@@ -1,6 +1,7 @@
 //! Pulling.
 
 use std::mem;
+use std::pin::pin;
 use std::time::Duration;
 
 use async_nats::{Message, StatusCode};
@@ -44,7 +45,7 @@ impl Consumer {
         max_bytes: usize,
         patience: Duration,
     ) -> Result<Vec<StoredEvent>, FetchError> {
-        self.take_arrived();
+        self.take_arrived()?;
         if self.arrived.is_empty() {
             self.recover(max_events, max_bytes).await?;
         }
@@ -52,18 +53,13 @@ impl Consumer {
             return Ok(self.hand_out(max_events));
         }
         let request = self.request(max_events, max_bytes, patience).await?;
-        let mut connection = self.connection.clone();
-        let connects = connection.connects();
+        let connection = self.connection.clone();
+        let mut lost = pin!(connection.made_after(connection.connects()));
         let deadline = Instant::now() + patience + GRACE;
         while self.arrived.len() < max_events {
             let message = tokio::select! {
                 message = self.arriving.next() => message.ok_or(FetchError::Closed)?,
-                () = connection.changed(), if connection.connects() == connects => {
-                    if connection.connects() != connects {
-                        break; // the request went down with the old connection
-                    }
-                    continue;
-                }
+                () = &mut lost => break, // the request went down with the old connection
                 () = sleep_until(deadline) => return self.silent().await,
             };
             match self.arrival(message, &request) {
@@ -168,11 +164,17 @@ impl Consumer {
     }
 
     /// Takes what came since the last fetch, without waiting.
-    fn take_arrived(&mut self) {
-        while let Some(Some(message)) = self.arriving.next().now_or_never() {
-            self.arrived
-                .extend(StoredEvent::read(message, &self.connection.client));
+    fn take_arrived(&mut self) -> Result<(), FetchError> {
+        while let Some(message) = self.arriving.next().now_or_never() {
+            match message {
+                Some(message) => self
+                    .arrived
+                    .extend(StoredEvent::read(message, &self.connection.client)),
+                None if self.arrived.is_empty() => return Err(FetchError::Closed),
+                None => break,
+            }
         }
+        Ok(())
     }
 
     fn hand_out(&mut self, most: usize) -> Vec<StoredEvent> {

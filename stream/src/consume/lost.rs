@@ -35,8 +35,27 @@ pub(super) struct Lost {
 
 impl Consumer {
     /// Takes what was lost with a connection, if one was lost since the last call.
+    ///
+    /// Nothing is lost when the returned future is dropped.
     pub(super) async fn recover(&mut self, max_events: usize, max_bytes: usize) -> Result<(), FetchError> {
-        let connects = self.connection.connects();
+        let connection = self.connection.clone();
+        let connects = connection.connects();
+        if connects == self.lost.connects && self.lost.left.is_empty() {
+            return Ok(());
+        }
+        // What is asked for over a connection that breaks meanwhile is not answered.
+        tokio::select! {
+            recovered = self.recover_over(connects, max_events, max_bytes) => recovered,
+            () = connection.made_after(connects) => Ok(()),
+        }
+    }
+
+    async fn recover_over(
+        &mut self,
+        connects: u64,
+        max_events: usize,
+        max_bytes: usize,
+    ) -> Result<(), FetchError> {
         if connects != self.lost.connects {
             self.lost.left = self.find_lost().await?;
             self.lost.connects = connects;
