@@ -200,7 +200,7 @@ impl World {
         let event = event.into_event().expect("no test delivery");
         let mut headers = HeaderMap::new();
         for (name, value) in &event.headers {
-            headers.insert(*name, value.as_str());
+            headers.insert(*name, &**value);
         }
         headers.insert("Nats-Msg-Id", event.msg_id.as_str());
         let subject = self.spec.subjects.of(event.kind).to_owned();
