@@ -2,7 +2,8 @@
 //! without TLS ([`Connector`]), transactions that stand on their own ([`Database`]), whether a database has the right
 //! schema ([`check`]), and what a failure means ([`DatabaseError`]).
 //!
-//! It knows no table of ours and no statement but its own: those belong to whoever owns the rows.
+//! It reads and writes no rows of ours: the statements for that belong to whoever owns the rows. All that it looks at is the version
+//! of the schema, and whether `projection` was made anew.
 
 mod args;
 mod error;
