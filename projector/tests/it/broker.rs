@@ -15,7 +15,6 @@ fn answers(prefix: &str, count: usize) -> impl Iterator<Item = Answer> {
     (0..count).map(move |number| Answer::of(&format!("{prefix}{number}")))
 }
 
-// B16
 #[tokio::test]
 async fn a_deleted_consumer_is_made_anew_with_nothing_skipped() {
     let world = World::new().await;
@@ -35,7 +34,6 @@ async fn a_deleted_consumer_is_made_anew_with_nothing_skipped() {
     assert_eq!(world.count("parked").await, 0);
 }
 
-// B17
 #[tokio::test]
 async fn after_a_restart_of_the_broker_projecting_goes_on_by_itself_and_costs_nothing_meanwhile() {
     let mut nats = nats().await;
@@ -61,7 +59,6 @@ async fn after_a_restart_of_the_broker_projecting_goes_on_by_itself_and_costs_no
     projector.ready().await;
 }
 
-// B17
 #[tokio::test]
 async fn a_frozen_link_to_the_broker_is_noticed_and_got_over() {
     let world = World::new().await;
@@ -80,7 +77,6 @@ async fn a_frozen_link_to_the_broker_is_noticed_and_got_over() {
     projector.ready().await;
 }
 
-// B18
 #[tokio::test]
 async fn a_consumer_of_our_name_that_is_not_of_our_making_is_reported_and_replaced() {
     let pull = |change: fn(&mut pull::Config)| {
@@ -138,7 +134,6 @@ async fn a_consumer_of_our_name_that_is_not_of_our_making_is_reported_and_replac
     world.rows("answers", 1).await;
 }
 
-// B18
 #[tokio::test]
 async fn new_settings_change_the_consumer_as_it_runs() {
     let world = World::new().await;
@@ -158,7 +153,6 @@ async fn new_settings_change_the_consumer_as_it_runs() {
     assert_eq!(world.consumer().await.unwrap().created, before.created);
 }
 
-// B18
 #[tokio::test]
 async fn a_filter_put_on_the_consumer_as_it_runs_is_taken_off_and_what_it_hid_is_projected() {
     let world = World::new().await;
@@ -189,7 +183,6 @@ async fn a_filter_put_on_the_consumer_as_it_runs_is_taken_off_and_what_it_hid_is
     );
 }
 
-// B31
 #[tokio::test]
 async fn slow_batches_are_not_delivered_again_and_again() {
     let world = World::new().await;
@@ -219,7 +212,6 @@ async fn slow_batches_are_not_delivered_again_and_again() {
     projector.ready().await;
 }
 
-// B31
 #[tokio::test]
 async fn many_refused_messages_leave_room_for_good_ones() {
     let world = World::new().await;

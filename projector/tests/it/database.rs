@@ -16,7 +16,6 @@ fn answers(prefix: &str, count: usize) -> Vec<Answer> {
         .collect()
 }
 
-// B19
 #[tokio::test]
 async fn an_outage_of_the_database_parks_and_drops_nothing_and_redelivers_nothing_meanwhile() {
     let (mut server, database) = postgres().await;
@@ -54,7 +53,6 @@ async fn an_outage_of_the_database_parks_and_drops_nothing_and_redelivers_nothin
     projector.ready().await;
 }
 
-// B26
 #[tokio::test]
 async fn a_projector_started_before_its_database_begins_when_that_is_there() {
     let (mut server, database) = postgres().await;
@@ -72,7 +70,6 @@ async fn a_projector_started_before_its_database_begins_when_that_is_there() {
     projector.ready().await;
 }
 
-// B26
 #[tokio::test]
 async fn killed_sessions_cost_a_few_tries() {
     let world = World::new().await;
@@ -91,7 +88,6 @@ async fn killed_sessions_cost_a_few_tries() {
     projector.ready().await;
 }
 
-// B27
 #[tokio::test]
 async fn a_mute_link_to_the_database_is_given_up_and_holds_no_locks() {
     let world = World::new().await;
@@ -154,7 +150,6 @@ async fn a_mute_link_to_the_database_is_given_up_and_holds_no_locks() {
     projector.ready().await;
 }
 
-// B28
 #[tokio::test]
 async fn behind_a_pooler_that_gives_each_transaction_another_session_everything_works() {
     let world = World::new().await;
@@ -176,7 +171,6 @@ async fn behind_a_pooler_that_gives_each_transaction_another_session_everything_
     assert!(pooler.switches() > 40, "{} switches", pooler.switches());
 }
 
-// B29
 #[tokio::test]
 async fn several_projectors_on_the_same_few_tasks_never_deadlock() {
     let world = World::new().await;

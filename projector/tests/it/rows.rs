@@ -40,7 +40,6 @@ async fn an_answer_becomes_one_row_with_its_job_and_its_winner() {
     assert_eq!(winner, "t1");
 }
 
-// B15
 #[tokio::test]
 async fn copies_leave_the_row_untouched_whatever_their_envelope() {
     let world = World::new().await;
@@ -64,7 +63,6 @@ async fn copies_leave_the_row_untouched_whatever_their_envelope() {
     projector.metric_is("projector_events_unchanged_total", 1.0).await;
 }
 
-// B22, B23
 #[tokio::test]
 async fn many_versions_and_copies_of_a_task_in_one_batch_give_the_documented_winner() {
     let world = World::new().await;
@@ -111,7 +109,6 @@ async fn many_versions_and_copies_of_a_task_in_one_batch_give_the_documented_win
     assert_eq!(projector.metric("projector_transaction_retries_total").await, 0.0);
 }
 
-// B20
 #[tokio::test]
 async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_reason() {
     let world = World::new().await;
@@ -182,7 +179,6 @@ async fn what_cannot_be_read_or_does_not_agree_with_itself_is_parked_with_its_re
     assert_eq!(projector.log().matches("parked a message").count(), 7);
 }
 
-// B21, B25
 #[tokio::test]
 async fn text_and_numbers_that_postgres_refuses_are_replaced_or_left_out_and_said() {
     let world = World::new().await;
@@ -274,7 +270,6 @@ async fn text_and_numbers_that_postgres_refuses_are_replaced_or_left_out_and_sai
     assert_eq!(world.count("parked").await, 0);
 }
 
-// B24
 #[tokio::test]
 async fn odd_event_times_are_null_with_a_problem_and_cannot_freeze_a_job() {
     let world = World::new().await;
@@ -338,7 +333,6 @@ async fn odd_event_times_are_null_with_a_problem_and_cannot_freeze_a_job() {
     assert_eq!(winner, "9");
 }
 
-// B30
 #[tokio::test]
 async fn bodies_of_the_largest_size_become_rows() {
     let world = World::new().await;

@@ -13,7 +13,6 @@ fn answers(count: usize) -> impl Iterator<Item = Answer> {
     (0..count).map(|number| Answer::of(&format!("t{number}")).key(&format!("job{}", number / 2)))
 }
 
-// B30
 #[tokio::test]
 async fn a_backlog_of_30_000_drains_in_bounded_memory() {
     let world = World::new().await;
@@ -32,7 +31,6 @@ async fn a_backlog_of_30_000_drains_in_bounded_memory() {
     assert!(memory < 128, "{memory} MiB");
 }
 
-// B38
 #[tokio::test]
 async fn a_stalled_loop_is_not_ready_for_a_reason_and_comes_back_by_itself() {
     let world = World::new().await;
@@ -56,7 +54,6 @@ async fn a_stalled_loop_is_not_ready_for_a_reason_and_comes_back_by_itself() {
     projector.ready().await;
 }
 
-// B20
 #[tokio::test]
 async fn one_row_that_the_database_refuses_is_parked_and_the_others_of_its_batch_are_not() {
     let world = World::new().await;
@@ -95,7 +92,6 @@ async fn one_row_that_the_database_refuses_is_parked_and_the_others_of_its_batch
     projector.ready().await;
 }
 
-// B20
 #[tokio::test]
 async fn a_constraint_of_somebody_else_is_an_outage_and_parks_nothing() {
     let world = World::new().await;
@@ -124,7 +120,6 @@ async fn a_constraint_of_somebody_else_is_an_outage_and_parks_nothing() {
     assert_eq!(world.count("parked").await, 0);
 }
 
-// B41
 #[tokio::test]
 async fn a_stop_under_load_finishes_what_is_in_hand_and_a_second_signal_is_harmless() {
     let world = World::new().await;
@@ -148,7 +143,6 @@ async fn a_stop_under_load_finishes_what_is_in_hand_and_a_second_signal_is_harml
     world.rows("answers", 3_000).await;
 }
 
-// B41
 #[tokio::test]
 async fn after_a_kill_the_next_one_goes_on_and_changes_nothing_twice() {
     let world = World::new().await;
@@ -181,7 +175,6 @@ async fn after_a_kill_the_next_one_goes_on_and_changes_nothing_twice() {
     assert_eq!(world.count("parked").await, 0);
 }
 
-// B41
 #[tokio::test]
 async fn a_stop_during_an_outage_of_the_database_does_not_wait_for_it() {
     let (mut server, database) = postgres().await;
@@ -195,7 +188,6 @@ async fn a_stop_during_an_outage_of_the_database_does_not_wait_for_it() {
     assert_eq!(status.code(), Some(0), "{}", projector.log());
 }
 
-// B41
 #[tokio::test]
 async fn a_stop_while_the_link_to_the_database_is_mute_ends_within_the_grace() {
     let world = World::new().await;

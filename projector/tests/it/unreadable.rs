@@ -30,7 +30,6 @@ async fn parked(world: &World) -> Vec<(String, String, String)> {
         .collect()
 }
 
-// B20
 #[tokio::test]
 async fn unreadable_headers_are_parked_once_each_and_all_others_become_rows() {
     let world = World::new().await;
@@ -71,7 +70,6 @@ async fn unreadable_headers_are_parked_once_each_and_all_others_become_rows() {
     .await;
 }
 
-// B20
 #[tokio::test]
 async fn a_backlog_of_unreadable_headers_costs_a_reconnect_a_batch() {
     let world = World::new().await;
@@ -90,7 +88,6 @@ async fn a_backlog_of_unreadable_headers_costs_a_reconnect_a_batch() {
     );
 }
 
-// B20
 #[tokio::test]
 async fn headers_over_which_the_client_ends_are_parked_by_the_process_that_is_started_next() {
     let world = World::new().await;

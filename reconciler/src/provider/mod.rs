@@ -33,7 +33,7 @@ pub enum Reply {
     Redirected(StatusCode),
     /// Nothing came of it, for a reason that may pass.
     Failed(Failure),
-    /// Something that the contract does not know.
+    /// Something that the provider's API does not describe.
     Unexpected(Unexpected),
 }
 
@@ -60,7 +60,7 @@ pub enum Failure {
     Server(StatusCode),
 }
 
-/// An answer that the contract does not know.
+/// An answer that the provider's API does not describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Unexpected {
     /// A status without a meaning here.

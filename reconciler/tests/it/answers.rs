@@ -1,4 +1,4 @@
-//! Every answer that the contract knows, and those that it does not.
+//! Every answer that the provider's API describes, and those that it does not.
 
 use std::time::Duration;
 
@@ -41,7 +41,6 @@ async fn an_answer_about_something_else_is_an_error_of_its_submission_and_never_
     assert_eq!(world.events().await, 0);
 }
 
-// B35
 #[tokio::test]
 async fn bad_answers_are_bounded_in_time_and_size_and_hold_up_no_other_task() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! B33: the provider is left alone when it says so.
+//! The provider is left alone when it says so.
 
 use std::time::Duration;
 

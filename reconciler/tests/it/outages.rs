@@ -1,4 +1,4 @@
-//! B34, and what happens when one of the others is away: nothing is lost.
+//! A reconciler that dies, a broker or a database that is away: nothing is lost.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sandbox::servers::{Link, Postgres};
 
 use crate::world::{SOON, World, nats, shared_nats};
 
-/// B34. The lease stands for the one that is gone, and ends by itself.
+/// The lease stands for the one that is gone, and ends by itself.
 #[tokio::test]
 async fn a_kill_between_fetch_and_append_loses_nothing() {
     let mut link = Link::to(shared_nats().await.addr()).await;
@@ -108,7 +108,7 @@ async fn a_kill_between_append_and_note_stores_nothing_twice() {
     assert_eq!(world.events().await, 1);
 }
 
-/// B34. What was fetched while the broker is away is fetched again.
+/// What was fetched while the broker is away is fetched again.
 #[tokio::test]
 async fn a_broker_that_is_away_loses_nothing_and_the_provider_is_left_alone() {
     let mut server = nats().await;
@@ -211,7 +211,6 @@ async fn it_waits_for_the_broker_and_for_the_database() {
     reconciler.ready().await;
 }
 
-// B41
 #[tokio::test]
 async fn a_stop_with_calls_under_way_is_quick_and_gives_them_back() {
     let world = World::new().await;

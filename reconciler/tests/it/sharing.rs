@@ -52,7 +52,7 @@ async fn several_share_the_work_and_ask_for_nothing_twice() {
     assert!(shares > 1, "one did all of the work");
 }
 
-/// B34: no place in an order of times is remembered from sweep to sweep.
+/// No place in an order of times is remembered from sweep to sweep.
 #[tokio::test]
 async fn submissions_of_one_moment_and_ones_committed_late_are_all_asked_for() {
     let world = World::new().await;

@@ -142,7 +142,6 @@ async fn an_event_that_the_database_refuses_settles_its_submission_and_a_strange
     assert_eq!(world.state("of-a-stranger").await, "OPEN");
 }
 
-// B32
 #[tokio::test]
 async fn hopeless_tasks_do_not_block_those_behind_them_and_are_tried_ever_less() {
     let world = World::new().await;
