@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::Uri;
 use rand::Rng;
 use sandbox::clock::Clock;
 use sandbox::provider::outcome::Outcome;
@@ -36,6 +37,26 @@ impl Traffic {
     /// Creates a task and ends it at once, so that its delivery is due; its id. Of ten tasks one has no key, two are
     /// reruns of the one before them, and two or three fail.
     pub(crate) fn finish_one(&self) -> String {
+        let (key, outcome) = self.next_one();
+        self.finish(key, outcome)
+    }
+
+    /// As [`finish_one`](Self::finish_one), and its delivery is dead at once: where it should go is no public address.
+    pub(crate) fn lose_one(&self) -> String {
+        let (key, outcome) = self.next_one();
+        let id = self.create(key);
+        let now = self.clock.now();
+        self.account.with(|provider| {
+            let url = provider.settings().url.clone();
+            provider.set_url(Uri::from_static("https://10.0.0.1/"));
+            let task = provider.find(&id).expect("it was created a moment ago");
+            provider.finish(task, outcome, now).expect("a task ends once");
+            provider.set_url(url);
+        });
+        id
+    }
+
+    fn next_one(&self) -> (Option<String>, Outcome) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let rng = &mut self.seed.rng("traffic", number);
         let (key, failing) = match number % 10 {
@@ -49,7 +70,7 @@ impl Traffic {
         } else {
             Outcome::completed(rng)
         };
-        self.finish(key, outcome)
+        (key, outcome)
     }
 
     /// Creates a task with this key and ends it like this; its id.
@@ -67,6 +88,20 @@ impl Traffic {
     /// # Panics
     /// When the provider has a task with the key already.
     pub(crate) fn create(&self, key: Option<String>) -> String {
+        let id = self.queue(key);
+        let now = self.clock.now();
+        self.account.with(|provider| {
+            let task = provider.find(&id).expect("it was created a moment ago");
+            provider.start(task, now).expect("nobody else starts it");
+        });
+        id
+    }
+
+    /// Creates a task with this key, which waits for its turn; its id.
+    ///
+    /// # Panics
+    /// When the provider has a task with the key already.
+    pub(crate) fn queue(&self, key: Option<String>) -> String {
         let now = self.clock.now();
         let request = NewTask {
             task_type: "GEMINI",
@@ -75,7 +110,6 @@ impl Traffic {
         };
         self.account.with(|provider| {
             let task = provider.create(request, now).expect("no other task has this key");
-            provider.start(task, now).expect("it was created a moment ago");
             provider.task(task).id.clone()
         })
     }

@@ -84,6 +84,9 @@ async fn prepare(
     metrics: Metrics,
     conditions: Arc<Conditions>,
 ) -> Result<(Connection, Puller), RunError> {
+    conditions
+        .broker
+        .awaiting("looking for the broker and its stream");
     let connection = stream::connect::connect(&config.nats, "projector").await?;
     let declared = stream::declare::declare(&connection, &config.stream).await?;
     let steward = Steward::new(&connection, &declared, &config.consumer);

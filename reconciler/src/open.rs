@@ -63,6 +63,9 @@ pub async fn open(
     let database = Database::new(target, connector, APPLICATION, config.pool_size, config.limits);
     let submissions = Submissions::new(database, provider.base());
     wait_for(&submissions, &conditions).await?;
+    conditions
+        .stream
+        .awaiting("looking for the broker and its stream");
     let (log, worker) = Log::open(LogSettings {
         nats: &config.nats,
         stream: &config.stream,

@@ -33,6 +33,11 @@ impl Condition {
         }
     }
 
+    /// It is waited for at the start, which is no news and is not logged.
+    pub fn awaiting(&self, reason: &str) {
+        self.check.failing(reason);
+    }
+
     /// Something is wrong.
     pub fn failing(&self, reason: &str) {
         self.check.failing(reason);

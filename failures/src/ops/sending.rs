@@ -25,6 +25,16 @@ impl World {
         self.traffic.finish(key.map(str::to_owned), outcome)
     }
 
+    /// Lets `count` tasks end whose deliveries are dead at once; their ids.
+    pub fn lose_tasks(&self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.traffic.lose_one()).collect()
+    }
+
+    /// Creates a task with this key that waits in the queue; its id.
+    pub fn queue_task(&self, key: &str) -> String {
+        self.traffic.queue(Some(key.to_owned()))
+    }
+
     /// Creates a task with this key that runs until [`end_task`](Self::end_task); its id.
     pub fn create_task(&self, key: &str) -> String {
         self.traffic.create(Some(key.to_owned()))

@@ -1,10 +1,11 @@
-//! The submitting application's part: it records what it has submitted.
+//! The part of the submitting application and of its operator: what was submitted is recorded, and the provider is asked.
 
 use std::time::Duration;
 
+use http::{HeaderValue, header};
 use sandbox::eventually;
 
-use crate::world::{SOON, World};
+use crate::world::{SOON, World, post};
 
 /// As an application does, in whatever transaction it creates the task. Recording again changes nothing.
 const RECORD: &str = "
@@ -33,6 +34,21 @@ impl World {
         sql.execute(RECORD, &[&ids, &keys, &due_after.as_secs_f64()])
             .await
             .unwrap_or_else(|e| panic!("recording submissions: {e}"));
+    }
+
+    /// Calls the provider's API with its key, past every link; the answer, which must be JSON with status 200. `what` is
+    /// method and path.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub async fn ask_provider(&self, what: &str) -> serde_json::Value {
+        let key = format!("Bearer {}", self.api.key());
+        let key = HeaderValue::try_from(key).expect("letters and digits");
+        let headers = [(header::AUTHORIZATION, key)];
+        let answer = post::ask(self.api.address(), what, &headers, b"").await;
+        let (status, body) = answer.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(status, 200, "{what}: {body}");
+        serde_json::from_str(&body).unwrap_or_else(|e| panic!("{what}: {e}: {body}"))
     }
 
     /// Waits until no submission is outstanding: each is settled, or given up for a reason that its state names.

@@ -1,4 +1,4 @@
-//! Posts outside the provider's own deliveries: bodies that a test makes up, signed as the provider signs.
+//! Requests of a test's own: bodies that it makes up, signed as the provider signs, and calls of the provider's API.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,8 +31,19 @@ pub(crate) async fn post(
     headers: &[(HeaderName, HeaderValue)],
     body: &[u8],
 ) -> io::Result<u16> {
+    let (status, _) = ask(to, &format!("POST {HOOK}"), headers, body).await?;
+    Ok(status)
+}
+
+/// Sends a request over a connection of its own; status and body of the answer. `what` is method and path.
+pub(crate) async fn ask(
+    to: SocketAddr,
+    what: &str,
+    headers: &[(HeaderName, HeaderValue)],
+    body: &[u8],
+) -> io::Result<(u16, String)> {
     let mut request = format!(
-        "POST {HOOK} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        "{what} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()
     )
     .into_bytes();
@@ -48,12 +59,14 @@ pub(crate) async fn post(
         connection.write_all(&request).await?;
         let mut answer = Vec::new();
         connection.read_to_end(&mut answer).await?;
-        let head = String::from_utf8_lossy(&answer);
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head
             .split_whitespace()
             .nth(1)
             .and_then(|status| status.parse().ok());
-        status.ok_or_else(|| io::Error::other("no answer in HTTP"))
+        let status = status.ok_or_else(|| io::Error::other("no answer in HTTP"))?;
+        Ok((status, body.to_owned()))
     };
     tokio::time::timeout(LIMIT, talk)
         .await

@@ -6,6 +6,8 @@ mod broker;
 mod database;
 mod full;
 mod ingress;
+mod killed_between;
+mod maintenance;
 mod receiver_article;
 mod redirect;
 mod secrets;
