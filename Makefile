@@ -5,7 +5,10 @@ N ?= 2000
 SEED ?= 7
 KEEP ?=
 
-.PHONY: help servers demo test check binaries
+# For `make failures`: how long.
+MINUTES ?= 30
+
+.PHONY: help servers demo test failures check binaries
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,6 +22,9 @@ demo: servers binaries ## the pipeline on private servers; N= tasks, SEED= of wh
 
 test: servers binaries ## every test, on private servers
 	cargo test --locked --workspace --no-fail-fast
+
+failures: servers binaries ## a random walk through every failure; MINUTES= of it, SEED= of what is done (from the clock)
+	@target/debug/failures walk --minutes $(MINUTES) $(if $(filter file,$(origin SEED)),,--seed $(SEED))
 
 check: ## formatting, lints and documentation, warnings denied
 	cargo fmt --all --check

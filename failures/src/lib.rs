@@ -23,6 +23,7 @@
 pub mod ops;
 pub mod oracle;
 mod traffic;
+pub mod walk;
 mod watch;
 pub mod world;
 

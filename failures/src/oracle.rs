@@ -74,6 +74,28 @@ pub struct Verdict {
     pub winners: usize,
     /// Rows of `parked`.
     pub parked: usize,
+    /// Rows of `answers` whose result a reconciler fetched.
+    pub recovered: usize,
+    /// Deliveries that got a 2xx and are not on the stream, and tasks that ended and have no row.
+    pub lost: usize,
+    /// Events that say what another one says.
+    pub duplicated: usize,
+}
+
+impl Verdict {
+    /// Adds the counts of another world.
+    pub fn add(&mut self, other: &Self) {
+        self.faults.extend(other.faults.iter().cloned());
+        self.sent += other.sent;
+        self.acknowledged += other.acknowledged;
+        self.events += other.events;
+        self.answers += other.answers;
+        self.winners += other.winners;
+        self.parked += other.parked;
+        self.recovered += other.recovered;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -85,11 +107,13 @@ impl fmt::Display for Verdict {
             answers,
             winners,
             parked,
+            recovered,
             faults,
+            ..
         } = self;
         write!(
             f,
-            "{sent} sent, {acknowledged} acknowledged; {events} events; {answers} answers, {winners} winners, {parked} parked; {} faults",
+            "{sent} sent, {acknowledged} acknowledged; {events} events; {answers} answers, {recovered} of them recovered, {winners} winners, {parked} parked; {} faults",
             faults.len()
         )?;
         for fault in faults.iter().take(MOST_SHOWN) {

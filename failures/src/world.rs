@@ -119,6 +119,7 @@ impl World {
                 attempt_limit: setup.attempt_limit,
                 ..Schedule::faster(setup.speed)
             },
+            life: setup.life.clone(),
             // Where that is, is known once there is an ingress.
             ..provider::Settings::loopback(Uri::from_static(HOOK))
         };

@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    async fn provider_is_quiet(&self) {
+    pub(crate) async fn provider_is_quiet(&self) {
         eventually("the provider has nothing left to send", SOON, async || {
             self.hasten_retries();
             match self.pending() {

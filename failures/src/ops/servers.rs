@@ -31,4 +31,19 @@ impl World {
         let deleted = self.stream().await.delete_consumer(CONSUMER).await;
         deleted.unwrap_or_else(|e| panic!("deleting the consumer: {e}"));
     }
+
+    /// Gives the stream another limit, as an operator does with tools of the broker's own.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub async fn limit_stream(&self, max_bytes: i64) {
+        let url = self.broker.url();
+        let client = async_nats::connect(&url).await;
+        let context =
+            async_nats::jetstream::new(client.unwrap_or_else(|e| panic!("connecting to {url}: {e}")));
+        let mut config = self.stream().await.cached_info().config.clone();
+        config.max_bytes = max_bytes;
+        let limited = context.update_stream(&config).await;
+        limited.unwrap_or_else(|e| panic!("limiting the stream to {max_bytes} bytes: {e}"));
+    }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use schemas::delivery::{self, Delivery};
-use schemas::event::{Fact, Kind, MsgId};
+use schemas::event::{Fact, Kind, MsgId, Via};
 use schemas::projection::{self, Answer};
 use serde_json::Value;
 
 use super::stream::{Due, Stored, subjects};
-use super::tables::{self, Columns};
+use super::tables::{self, Columns, Tables};
 use super::{Evidence, Expected, MOST_SHOWN, Verdict};
 
 /// Judges: the verdict names every id that is not where it should be.
@@ -27,6 +27,9 @@ pub fn judge(evidence: &Evidence, expected: &Expected) -> Verdict {
         answers: evidence.tables.answers.len(),
         winners: evidence.tables.winners.len(),
         parked: evidence.tables.parked.len(),
+        recovered: recovered(&evidence.tables),
+        lost: case.lost,
+        duplicated: case.duplicated,
     }
 }
 
@@ -36,6 +39,13 @@ struct Case<'e> {
     /// What must come of each event, beside it.
     events: Vec<(&'e Stored, Due)>,
     faults: Vec<String>,
+    lost: usize,
+    duplicated: usize,
+}
+
+fn recovered(tables: &Tables) -> usize {
+    let via = Via::Reconciler.to_string();
+    tables.answers.values().filter(|row| row["via"] == via).count()
 }
 
 /// What a body is, whatever carries it.
@@ -71,6 +81,8 @@ impl<'e> Case<'e> {
             expected,
             events: events.collect(),
             faults: Vec::new(),
+            lost: 0,
+            duplicated: 0,
         }
     }
 
@@ -82,6 +94,7 @@ impl<'e> Case<'e> {
             .collect();
         for sent in self.evidence.sent.iter().filter(|sent| sent.acknowledged) {
             if Content::of(&sent.body).is_some_and(|content| !stored.contains(&content)) {
+                self.lost += 1;
                 self.faults.push(format!(
                     "{} got a 2xx and is not on the stream: {}",
                     sent.name,
@@ -127,6 +140,7 @@ impl<'e> Case<'e> {
                 && !self.expected.repeats
             {
                 let task = task_of(&event.body);
+                self.duplicated += 1;
                 self.faults.push(format!(
                     "events {first} and {seq} on {subject} are the same: {}",
                     self.whereabouts(&task)
@@ -207,6 +221,7 @@ impl<'e> Case<'e> {
             let task = task_of(&sent.body);
             let excused = self.expected.refused.contains(&task) || self.expected.unanswered.contains(&task);
             if !excused && !self.evidence.tables.answers.contains_key(&task) {
+                self.lost += 1;
                 self.faults.push(format!(
                     "task {task} ended and is not answered: {}",
                     self.whereabouts(&task)

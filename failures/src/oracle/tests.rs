@@ -144,6 +144,7 @@ fn good_evidence_has_no_fault_and_is_counted() {
         answers: 3,
         winners: 2,
         parked: 1,
+        ..Verdict::default()
     };
     assert_eq!(verdict, counts);
 }
@@ -160,6 +161,8 @@ fn a_result_that_was_acknowledged_and_is_not_on_the_stream_is_named_with_where_i
             .starts_with("third got a 2xx and is not on the stream: task `b/1`: sent as third (delivered)")
     );
     assert!(faults[1].starts_with("task b/1 ended and is not answered"));
+    let verdict = judge(&evidence, &Expected::default());
+    assert_eq!((verdict.lost, verdict.duplicated), (2, 0));
 }
 
 #[test]
@@ -205,6 +208,8 @@ fn a_result_twice_on_the_stream_is_a_fault_unless_it_is_expected() {
         .events
         .push(stored(6, &body("b/1", "FAILED", 3, "three")));
     one_fault(&evidence, &["events 3 and 6", "are the same", "b/1"]);
+    let verdict = judge(&evidence, &Expected::default());
+    assert_eq!((verdict.lost, verdict.duplicated), (0, 1));
     let expected = Expected {
         repeats: true,
         ..Expected::default()

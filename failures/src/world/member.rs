@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
             Self::Projector => "projector",

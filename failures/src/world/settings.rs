@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sandbox::faults::FaultPlan;
+use sandbox::provider::life::Life;
 use sandbox::seed::Seed;
 use sandbox::servers::{NatsOptions, PostgresOptions};
 
@@ -27,6 +28,8 @@ pub struct Setup {
     pub attempt_limit: Duration,
     /// Deliveries that the provider has under way at the same time.
     pub concurrency: usize,
+    /// The limits of a task's life; the real ones by default.
+    pub life: Life,
     /// What goes wrong with deliveries on their way.
     pub faults: FaultPlan,
     /// The broker.
@@ -49,6 +52,7 @@ impl Default for Setup {
             speed: 100.0,
             attempt_limit: Duration::from_secs(8),
             concurrency: 16,
+            life: Life::default(),
             faults: FaultPlan::none(),
             nats: as_shipped(),
             postgres: None,

@@ -12,3 +12,4 @@ mod receiver_article;
 mod redirect;
 mod secrets;
 mod undisturbed;
+mod walk;

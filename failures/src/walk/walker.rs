@@ -1,0 +1,205 @@
+//! Walking through one world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use sandbox::faults::{FaultPlan, Rates};
+use sandbox::provider::life::Life;
+use sandbox::seed::Seed;
+use sandbox::sender;
+use sandbox::servers::{Backup, PostgresOptions};
+use tokio::time::Instant;
+
+use super::application::Application;
+use super::report::{Story, Telling};
+use super::state::State;
+use crate::oracle::Verdict;
+use crate::world::{Kind, Setup, World};
+
+/// The longest moment between two operations.
+const MOMENT: Duration = Duration::from_millis(300);
+/// Between two looks at how many deliveries were answered.
+const LOOK: Duration = Duration::from_millis(10);
+/// What ingress may answer to a delivery that is right. 400 only while a secret is replaced.
+const ANSWERS: [u16; 4] = [204, 400, 408, 503];
+
+/// A walk through one world, from its start to its end.
+#[derive(Debug, Clone, Copy)]
+pub struct Chapter {
+    /// What it follows from.
+    pub seed: Seed,
+    /// How often everything is mended, waited for and judged.
+    pub stretches: u64,
+    /// Operations in each stretch.
+    pub operations: u64,
+}
+
+impl Chapter {
+    /// Walks. What was done is in `story` however it ends; when it ends badly, it is printed too.
+    ///
+    /// # Panics
+    /// With what is wrong.
+    pub async fn walk(self, story: &Arc<Story>) -> Verdict {
+        let mut walker = Walker::new(self.seed, Arc::clone(story)).await;
+        let mut verdict = Verdict::default();
+        for stretch in 0..self.stretches {
+            let steps = stretch * self.operations..(stretch + 1) * self.operations;
+            walker.stretch(steps).await;
+            verdict = walker.judge().await;
+            walker.story.0.judged(&verdict);
+            assert!(verdict.faults.is_empty(), "{verdict}");
+        }
+        walker.world.end().await;
+        verdict
+    }
+}
+
+pub(super) struct Walker {
+    // Before the server that it is a copy of, which takes it along.
+    pub(super) backup: Option<Backup>,
+    pub(super) world: World,
+    pub(super) state: State,
+    pub(super) application: Application,
+    pub(super) seed: Seed,
+    story: Telling,
+    /// How many deeds there were, and secrets.
+    pub(super) deeds: u64,
+    pub(super) rotations: u64,
+    /// The stream's own limit.
+    pub(super) stream_limit: i64,
+    /// Whether right deliveries may have been answered 400 since they were last counted, and how many were by then.
+    pub(super) refusals_excused: bool,
+    refused: u64,
+}
+
+impl Walker {
+    async fn new(seed: Seed, story: Arc<Story>) -> Self {
+        let rng = &mut seed.rng("world", 0);
+        let mode = ["auto", "plain", "batch"][rng.random_range(0..3)];
+        let setup = Setup {
+            seed,
+            ingresses: rng.random_range(1..=3),
+            projectors: rng.random_range(1..=3),
+            reconcilers: rng.random_range(1..=2),
+            // Two to five seconds, so that some deliveries outlive an outage and others do not.
+            speed: 500.0,
+            attempt_limit: Duration::from_secs(3),
+            concurrency: 64,
+            faults: FaultPlan::new(seed, Rates::rough()),
+            life: Life {
+                redelivery_window: Duration::from_millis(100),
+                ..Life::default()
+            },
+            postgres: Some(PostgresOptions {
+                backups: true,
+                ..PostgresOptions::default()
+            }),
+            ..Setup::default()
+        };
+        let setup = setup.set(Kind::Ingress, "APPEND_MODE", mode);
+        story.begins(&setup, mode);
+        let world = World::with(setup).await;
+        let stream_limit = world.stream().await.cached_info().config.max_bytes;
+        let programs = [Kind::Ingress, Kind::Projector, Kind::Reconciler];
+        let programs = programs.map(|kind| world.all(kind)).concat();
+        Self {
+            backup: None,
+            state: State::new(programs),
+            world,
+            application: Application::default(),
+            seed,
+            story: Telling(story),
+            deeds: 0,
+            rotations: 0,
+            stream_limit,
+            refusals_excused: false,
+            refused: 0,
+        }
+    }
+
+    /// Operations under load, and then everything is mended and waited for.
+    async fn stretch(&mut self, steps: std::ops::Range<u64>) {
+        let per_second = self.seed.rng("load", steps.start).random_range(10..60);
+        let load = self.world.load(per_second);
+        for step in steps {
+            let operation = self.state.next(&mut self.seed.rng("operation", step));
+            self.story.0.does(operation);
+            self.perform(operation).await;
+            self.everybody_lives();
+            self.record().await;
+            self.moment(step).await;
+        }
+        while let Some(breakage) = self.state.to_mend() {
+            self.story.0.mends(breakage);
+            self.mend(breakage).await;
+        }
+        load.stop().await;
+        self.record().await;
+        self.story.0.waits();
+        self.world.provider_is_quiet().await;
+        if self.redeliver_what_nobody_can_fetch() > 0 {
+            self.world.provider_is_quiet().await;
+        }
+        self.world.settle().await;
+        self.state.settled();
+    }
+
+    /// Whoever should run does.
+    fn everybody_lives(&mut self) {
+        let programs = self.state.programs().to_vec();
+        for who in programs.into_iter().filter(|who| self.state.runs(*who)) {
+            self.world.is_alive(who);
+        }
+    }
+
+    async fn record(&mut self) {
+        if self.state.database_writes() {
+            self.application.record(&self.world).await;
+        }
+    }
+
+    /// Lets some deliveries be answered before the next operation, if they are.
+    async fn moment(&self, step: u64) {
+        let rng = &mut self.seed.rng("moment", step);
+        let wanted = self.world.tally().answered() + rng.random_range(0..15);
+        let end = Instant::now() + MOMENT.mul_f64(rng.random());
+        while self.world.tally().answered() < wanted && Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn judge(&mut self) -> Verdict {
+        let mut verdict = self.world.judge().await;
+        let tally = self.world.tally();
+        let wrong = tally.wrongly_accepted();
+        if wrong > 0 {
+            let fault = format!("{wrong} forged, changed or stale requests were accepted");
+            verdict.faults.push(fault);
+        }
+        let kinds = [
+            sender::Kind::Attempt,
+            sender::Kind::AnswerLost,
+            sender::Kind::Copy,
+            sender::Kind::FreshReplay,
+        ];
+        let mut refused = 0;
+        for kind in kinds {
+            for (status, count) in tally.of(kind).by_status {
+                if !ANSWERS.contains(&status) {
+                    verdict
+                        .faults
+                        .push(format!("{count} of {kind:?} were answered {status}"));
+                }
+                refused += if status == 400 { count } else { 0 };
+            }
+        }
+        if refused > self.refused && !self.refusals_excused {
+            let fault = format!("{} right requests were answered 400", refused - self.refused);
+            verdict.faults.push(fault);
+        }
+        self.refused = refused;
+        self.refusals_excused = false;
+        verdict
+    }
+}
