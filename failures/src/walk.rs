@@ -5,6 +5,7 @@
 //! until all is quiet, and judging.
 
 mod application;
+mod judging;
 mod operation;
 mod perform;
 mod report;

@@ -349,7 +349,7 @@ fn a_verdict_shows_the_first_faults_and_counts_the_rest() {
     verdict.faults = (0..35).map(|number| format!("fault {number}")).collect();
     let text = verdict.to_string();
     assert!(text.starts_with(
-        "6 sent, 6 acknowledged; 5 events; 3 answers, 2 winners, 1 parked; 35 faults\n- fault 0"
+        "6 sent, 6 acknowledged; 5 events; 3 answers, 0 of them recovered, 2 winners, 1 parked; 35 faults\n- fault 0"
     ));
     assert!(text.ends_with("- fault 29\n- and 5 more"), "{text}");
 }

@@ -46,6 +46,8 @@ pub enum Deed {
     BackUp,
     /// The newest backup is put back.
     PutBack,
+    /// Servers and programs are killed, all at once.
+    PowerCut,
 }
 
 /// What somebody changes about the consumer.
@@ -76,6 +78,8 @@ pub enum Breakage {
     BrokerFrozen,
     /// The stream has no room.
     StreamFull,
+    /// The broker's disk has no room. It stores nothing until there is room again and it was restarted.
+    DiskFull,
     /// The database server was killed.
     DatabaseKilled,
     /// The database server stands still.
@@ -112,6 +116,8 @@ pub enum Ill {
     Mute,
     /// Requests pass, and answers do not.
     AnswersHeld,
+    /// What the other side says passes, and requests do not.
+    RequestsHeld,
     /// Everything takes a while.
     Slow,
 }
@@ -206,6 +212,7 @@ impl Deed {
             Self::ChangeConsumer(_) => "change the consumer",
             Self::BackUp => "back up the database",
             Self::PutBack => "put the database back",
+            Self::PowerCut => "power cut",
         }
     }
 }
@@ -220,6 +227,7 @@ impl Breakage {
             Self::BrokerKilled => "kill the broker".to_owned(),
             Self::BrokerFrozen => "freeze the broker".to_owned(),
             Self::StreamFull => "fill the stream".to_owned(),
+            Self::DiskFull => "fill the broker's disk".to_owned(),
             Self::DatabaseKilled => "kill the database".to_owned(),
             Self::DatabaseFrozen => "freeze the database".to_owned(),
             Self::ReadOnly => "read-only database".to_owned(),
@@ -266,6 +274,7 @@ impl fmt::Display for Ill {
             Self::Cut => "cut",
             Self::Mute => "mute",
             Self::AnswersHeld => "answers held back",
+            Self::RequestsHeld => "requests held back",
             Self::Slow => "slow",
         })
     }

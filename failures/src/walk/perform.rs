@@ -24,7 +24,7 @@ impl Walker {
         match operation {
             Operation::Do(deed) => self.act(deed).await,
             Operation::Break(breakage) => {
-                self.state.broke(breakage);
+                self.broke(breakage);
                 self.damage(breakage).await;
             }
             Operation::Mend(breakage) => self.mend(breakage).await,
@@ -58,6 +58,24 @@ impl Walker {
                 self.state.mended(Breakage::ReadOnly);
                 self.application.begin_again();
             }
+            Deed::PowerCut => {
+                let programs = self.state.programs().to_vec();
+                let running = programs.into_iter().filter(|who| self.state.runs(*who));
+                let mut victims: Vec<Breakage> = running.map(Breakage::Killed).collect();
+                victims.extend(self.state.broker_runs().then_some(Breakage::BrokerKilled));
+                victims.extend(self.state.database_writes().then_some(Breakage::DatabaseKilled));
+                for victim in victims {
+                    self.broke(victim);
+                    self.damage(victim).await;
+                }
+            }
+        }
+    }
+
+    pub(super) fn broke(&mut self, breakage: Breakage) {
+        self.state.broke(breakage);
+        if let Some(victim) = breakage.kills() {
+            self.story.0.killed(victim);
         }
     }
 
@@ -74,6 +92,7 @@ impl Walker {
                 (link, Ill::Cut) => link.cut().await,
                 (link, Ill::Mute) => link.mute().await,
                 (link, Ill::AnswersHeld) => link.hold_answers().await,
+                (link, Ill::RequestsHeld) => link.hold_requests().await,
                 (link, Ill::Slow) => link.delay(SLOW),
             },
             Breakage::BrokerKilled => world.kill_broker(),
@@ -82,6 +101,7 @@ impl Walker {
                 let held = world.stream().await.cached_info().state.bytes;
                 world.limit_stream(i64::try_from(held).unwrap_or(i64::MAX)).await;
             }
+            Breakage::DiskFull => self.disk.fill().unwrap_or_else(|e| panic!("{e}")),
             Breakage::DatabaseKilled => world.kill_database(),
             Breakage::DatabaseFrozen => world.postgres().pause(),
             Breakage::ReadOnly => world.set_read_only(true).await,
@@ -106,6 +126,10 @@ impl Walker {
             Breakage::BrokerKilled => world.restart_broker().await,
             Breakage::BrokerFrozen => world.broker.resume(),
             Breakage::StreamFull => world.limit_stream(self.stream_limit).await,
+            Breakage::DiskFull => {
+                self.disk.clear().unwrap_or_else(|e| panic!("{e}"));
+                world.restart_broker().await;
+            }
             Breakage::DatabaseKilled => world.restart_database().await,
             Breakage::DatabaseFrozen => world.postgres().resume(),
             Breakage::ReadOnly => world.set_read_only(false).await,

@@ -53,11 +53,10 @@ impl Story {
         let mut told = self.lock();
         told.say(operation.to_string());
         *told.operations.entry(operation.kind()).or_default() += 1;
-        if let Operation::Break(breakage) = operation
-            && let Some(who) = breakage.kills()
-        {
-            *told.kills.entry(who).or_default() += 1;
-        }
+    }
+
+    pub(super) fn killed(&self, victim: &'static str) {
+        *self.lock().kills.entry(victim).or_default() += 1;
     }
 
     pub(super) fn mends(&self, breakage: Breakage) {

@@ -61,6 +61,6 @@ impl Walker {
     fn replace_frozen(&mut self, who: Who) {
         self.world.kill(who);
         self.state.mended(Breakage::Frozen(who));
-        self.state.broke(Breakage::Killed(who));
+        self.broke(Breakage::Killed(who));
     }
 }

@@ -60,7 +60,11 @@ impl Walker {
                 self.post(other_result(&task, number)).await;
                 self.world.end_task(&id, self.world.answered(number));
             }
-            Deed::DeleteConsumer | Deed::ChangeConsumer(_) | Deed::BackUp | Deed::PutBack => {
+            Deed::DeleteConsumer
+            | Deed::ChangeConsumer(_)
+            | Deed::BackUp
+            | Deed::PutBack
+            | Deed::PowerCut => {
                 unreachable!("{deed:?} sends nothing")
             }
         }

@@ -1,6 +1,8 @@
 //! What is broken at the moment, as far as the walk knows, and what can be done next. No I/O: the operations of a walk follow
 //! from its seed alone.
 
+use std::collections::BTreeSet;
+
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -29,6 +31,7 @@ const CHOICES: &[(u32, Choice)] = &[
     (1, Choice::Deed(Deed::ChangeConsumer(Change::Limits))),
     (3, Choice::Deed(Deed::BackUp)),
     (3, Choice::Deed(Deed::PutBack)),
+    (2, Choice::Deed(Deed::PowerCut)),
     (10, Choice::Kill),
     (7, Choice::Stop),
     (3, Choice::Freeze),
@@ -36,6 +39,7 @@ const CHOICES: &[(u32, Choice)] = &[
     (4, Choice::Breakage(Breakage::BrokerKilled)),
     (2, Choice::Breakage(Breakage::BrokerFrozen)),
     (2, Choice::Breakage(Breakage::StreamFull)),
+    (2, Choice::Breakage(Breakage::DiskFull)),
     (4, Choice::Breakage(Breakage::DatabaseKilled)),
     (2, Choice::Breakage(Breakage::DatabaseFrozen)),
     (2, Choice::Breakage(Breakage::ReadOnly)),
@@ -60,6 +64,14 @@ enum Choice {
     Api,
     Look,
 }
+
+const ILLS: &[Ill] = &[
+    Ill::Cut,
+    Ill::Mute,
+    Ill::AnswersHeld,
+    Ill::RequestsHeld,
+    Ill::Slow,
+];
 
 const WRONGS: &[Wrong] = &[
     Wrong::TooMany,
@@ -95,6 +107,8 @@ pub(super) struct State {
     pub(super) backed_up: bool,
     /// The provider was not as it should be: a reconciler that has given it a pause may still be waiting.
     provider_rests: bool,
+    /// Programs that had a reason not to be ready since all was settled.
+    touched: BTreeSet<Who>,
 }
 
 impl State {
@@ -104,6 +118,7 @@ impl State {
             broken: Vec::new(),
             backed_up: false,
             provider_rests: false,
+            touched: BTreeSet::new(),
         }
     }
 
@@ -145,7 +160,7 @@ impl State {
             Choice::Link => {
                 let who = program(rng);
                 let side = sides(who.kind()).choose(rng)?;
-                let ill = [Ill::Cut, Ill::Mute, Ill::AnswersHeld, Ill::Slow].choose(rng)?;
+                let ill = ILLS.choose(rng)?;
                 Breakage::Link(who, *side, *ill)
             }
             Choice::Api => Breakage::ApiWrong(*WRONGS.choose(rng)?, rng.random_range(1..=8)),
@@ -166,7 +181,7 @@ impl State {
         match breakage {
             Breakage::Killed(who) | Breakage::Stopped(who) | Breakage::Frozen(who) => self.runs(who),
             Breakage::Link(who, side, _) => self.link(who, side).is_none(),
-            Breakage::BrokerKilled | Breakage::BrokerFrozen => self.broker_runs(),
+            Breakage::BrokerKilled | Breakage::BrokerFrozen | Breakage::DiskFull => self.broker_runs(),
             Breakage::StreamFull => self.broker_runs() && !self.is(breakage),
             Breakage::DatabaseKilled | Breakage::DatabaseFrozen | Breakage::ReadOnly => {
                 self.database_writes()
@@ -196,6 +211,11 @@ impl State {
         );
         self.provider_rests |= at_provider;
         self.broken.push(breakage);
+        for who in &self.programs {
+            if self.truth(*who) != Truth::Ready || matches!(breakage, Breakage::Rotation(_)) {
+                self.touched.insert(*who);
+            }
+        }
     }
 
     pub(super) fn mended(&mut self, breakage: Breakage) {
@@ -205,7 +225,7 @@ impl State {
     /// What has to be mended, what others need first.
     pub(super) fn to_mend(&self) -> Option<Breakage> {
         let rank = |breakage: &Breakage| match breakage {
-            Breakage::BrokerKilled | Breakage::BrokerFrozen => 0,
+            Breakage::BrokerKilled | Breakage::BrokerFrozen | Breakage::DiskFull => 0,
             Breakage::DatabaseKilled | Breakage::DatabaseFrozen => 1,
             Breakage::StreamFull | Breakage::ReadOnly => 2,
             Breakage::ApiAway | Breakage::ApiWrong(..) => 3,
@@ -219,6 +239,14 @@ impl State {
     /// Everything was waited for: nobody rests any more.
     pub(super) fn settled(&mut self) {
         self.provider_rests = false;
+        self.touched.clear();
+    }
+
+    /// Programs that had no reason not to be ready since all was settled. An ingress has few: a database is none. For the
+    /// others there are more than are known here, such as a lock that a frozen one holds.
+    pub(super) fn must_have_been_ready(&self) -> impl Iterator<Item = Who> {
+        let ingresses = self.programs.iter().filter(|who| who.kind() == Kind::Ingress);
+        ingresses.filter(|who| !self.touched.contains(who)).copied()
     }
 
     /// What must become true of what a program says of itself, if nothing changes.
@@ -228,25 +256,14 @@ impl State {
             Some(_) => return Truth::Silent,
             None => {}
         }
-        let mut away = !self.broker_runs();
-        let mut slow = false;
-        for side in sides(who.kind()) {
-            match (side, self.link(who, *side)) {
-                (Side::Hook | Side::Provider, _) | (_, None) => {}
-                (_, Some(Ill::Slow)) => slow = true,
-                (_, Some(Ill::Cut | Ill::Mute | Ill::AnswersHeld)) => away = true,
-            }
-        }
-        away |= match who.kind() {
-            Kind::Ingress => self.is(Breakage::StreamFull),
-            Kind::Projector => !self.database_writes(),
-            Kind::Reconciler => !self.database_writes() || self.is(Breakage::StreamFull),
-        };
         let rests = who.kind() == Kind::Reconciler && self.provider_rests;
-        match (away, slow || rests) {
-            (true, _) => Truth::NotReady,
-            (false, true) => Truth::Open,
-            (false, false) => Truth::Ready,
+        let effects: Vec<Truth> = self.broken.iter().map(|it| effect(*it, who)).collect();
+        if effects.contains(&Truth::NotReady) {
+            Truth::NotReady
+        } else if rests || effects.contains(&Truth::Open) {
+            Truth::Open
+        } else {
+            Truth::Ready
         }
     }
 
@@ -263,7 +280,8 @@ impl State {
     }
 
     pub(super) fn broker_runs(&self) -> bool {
-        !self.is(Breakage::BrokerKilled) && !self.is(Breakage::BrokerFrozen)
+        let bad = [Breakage::BrokerKilled, Breakage::BrokerFrozen, Breakage::DiskFull];
+        !bad.into_iter().any(|breakage| self.is(breakage))
     }
 
     pub(super) fn database_writes(&self) -> bool {
@@ -280,6 +298,31 @@ impl State {
             Breakage::Link(at, to, ill) if (*at, *to) == (who, side) => Some(*ill),
             _ => None,
         })
+    }
+}
+
+/// What a breakage does to what a program says that runs.
+fn effect(breakage: Breakage, who: Who) -> Truth {
+    let needs_rows = who.kind() != Kind::Ingress;
+    let appends = who.kind() != Kind::Projector;
+    let bad = |concerns: bool| if concerns { Truth::NotReady } else { Truth::Ready };
+    match breakage {
+        Breakage::BrokerKilled | Breakage::BrokerFrozen => Truth::NotReady,
+        // It shows with the next thing that is to be written, and ingress alone always has one.
+        Breakage::DiskFull if who.kind() == Kind::Ingress => Truth::NotReady,
+        Breakage::DiskFull => Truth::Open,
+        Breakage::StreamFull => bad(appends),
+        Breakage::DatabaseKilled | Breakage::DatabaseFrozen | Breakage::ReadOnly => bad(needs_rows),
+        Breakage::Link(at, Side::Broker | Side::Database, Ill::Slow) if at == who => Truth::Open,
+        Breakage::Link(at, Side::Broker | Side::Database, _) => bad(at == who),
+        // The provider's troubles are not those of a receiver; those of a reconciler show once it asks.
+        Breakage::Link(_, Side::Hook | Side::Provider, _)
+        | Breakage::ApiAway
+        | Breakage::ApiWrong(..)
+        | Breakage::Killed(_)
+        | Breakage::Stopped(_)
+        | Breakage::Frozen(_)
+        | Breakage::Rotation(_) => Truth::Ready,
     }
 }
 
@@ -338,9 +381,7 @@ mod tests {
                 Choice::Kill => ["ingress", "projector", "reconciler"]
                     .map(|name| format!("kill {name}"))
                     .into(),
-                Choice::Link => [Ill::Cut, Ill::Mute, Ill::AnswersHeld, Ill::Slow]
-                    .map(|ill| format!("link: {ill}"))
-                    .into(),
+                Choice::Link => ILLS.iter().map(|ill| format!("link: {ill}")).collect(),
                 Choice::Burst | Choice::Lose | Choice::Stop | Choice::Freeze | Choice::Api | Choice::Look => {
                     continue;
                 }
@@ -355,6 +396,23 @@ mod tests {
             breaks.abs_diff(mends) < 12 && mends > 1_000,
             "{breaks} broken, {mends} mended"
         );
+    }
+
+    #[test]
+    fn an_ingress_must_stay_ready_through_what_does_not_concern_it() {
+        let mut state = State::new(vec![Who::Ingress(0), Who::Ingress(1), Who::Projector(0)]);
+        state.broke(Breakage::DatabaseKilled);
+        state.broke(Breakage::Link(Who::Ingress(1), Side::Broker, Ill::Slow));
+        state.mended(Breakage::DatabaseKilled);
+        assert_eq!(
+            state.must_have_been_ready().collect::<Vec<_>>(),
+            [Who::Ingress(0)]
+        );
+        state.broke(Breakage::BrokerKilled);
+        state.mended(Breakage::BrokerKilled);
+        assert_eq!(state.must_have_been_ready().count(), 0);
+        state.settled();
+        assert_eq!(state.must_have_been_ready().count(), 1);
     }
 
     #[test]
@@ -395,6 +453,7 @@ mod tests {
         assert_eq!(truths(&[Breakage::BrokerFrozen]), [NotReady, NotReady, NotReady]);
         assert_eq!(truths(&[Breakage::ReadOnly]), [Ready, NotReady, NotReady]);
         assert_eq!(truths(&[Breakage::StreamFull]), [NotReady, Ready, NotReady]);
+        assert_eq!(truths(&[Breakage::DiskFull]), [NotReady, Open, Open]);
         assert_eq!(truths(&[Breakage::Killed(projector)]), [Ready, Silent, Ready]);
         assert_eq!(truths(&[Breakage::ApiAway]), [Ready, Ready, Open]);
         let slow = Breakage::Link(ingress, Side::Broker, Ill::Slow);

@@ -7,8 +7,7 @@ use rand::Rng;
 use sandbox::faults::{FaultPlan, Rates};
 use sandbox::provider::life::Life;
 use sandbox::seed::Seed;
-use sandbox::sender;
-use sandbox::servers::{Backup, PostgresOptions};
+use sandbox::servers::{Backup, Disk, PostgresOptions};
 use tokio::time::Instant;
 
 use super::application::Application;
@@ -19,11 +18,10 @@ use crate::world::{Kind, Setup, World};
 
 /// The longest moment between two operations.
 const MOMENT: Duration = Duration::from_millis(300);
+/// The broker's disk, which is twice as large as the stream may get.
+const DISK: u64 = 128 << 20;
 /// Between two looks at how many deliveries were answered.
 const LOOK: Duration = Duration::from_millis(10);
-/// What ingress may answer to a delivery that is right. 400 only while a secret is replaced.
-const ANSWERS: [u16; 4] = [204, 400, 408, 503];
-
 /// A walk through one world, from its start to its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Chapter {
@@ -59,10 +57,12 @@ pub(super) struct Walker {
     // Before the server that it is a copy of, which takes it along.
     pub(super) backup: Option<Backup>,
     pub(super) world: World,
+    // After the broker that keeps its store there.
+    pub(super) disk: Disk,
     pub(super) state: State,
     pub(super) application: Application,
     pub(super) seed: Seed,
-    story: Telling,
+    pub(super) story: Telling,
     /// How many deeds there were, and secrets.
     pub(super) deeds: u64,
     pub(super) rotations: u64,
@@ -70,11 +70,14 @@ pub(super) struct Walker {
     pub(super) stream_limit: i64,
     /// Whether right deliveries may have been answered 400 since they were last counted, and how many were by then.
     pub(super) refusals_excused: bool,
-    refused: u64,
+    pub(super) refused: u64,
+    /// When all was quiet for the last time.
+    settled: Instant,
 }
 
 impl Walker {
     async fn new(seed: Seed, story: Arc<Story>) -> Self {
+        let disk = Disk::new(DISK).unwrap_or_else(|e| panic!("{e}"));
         let rng = &mut seed.rng("world", 0);
         let mode = ["auto", "plain", "batch"][rng.random_range(0..3)];
         let setup = Setup {
@@ -97,7 +100,8 @@ impl Walker {
             }),
             ..Setup::default()
         };
-        let setup = setup.set(Kind::Ingress, "APPEND_MODE", mode);
+        let mut setup = setup.set(Kind::Ingress, "APPEND_MODE", mode);
+        setup.nats.store = Some(disk.path().join("store"));
         story.begins(&setup, mode);
         let world = World::with(setup).await;
         let stream_limit = world.stream().await.cached_info().config.max_bytes;
@@ -105,6 +109,8 @@ impl Walker {
         let programs = programs.map(|kind| world.all(kind)).concat();
         Self {
             backup: None,
+            disk,
+            settled: Instant::now(),
             state: State::new(programs),
             world,
             application: Application::default(),
@@ -142,7 +148,11 @@ impl Walker {
             self.world.provider_is_quiet().await;
         }
         self.world.settle().await;
+        for who in self.state.must_have_been_ready() {
+            self.world.stayed_ready(who, self.settled);
+        }
         self.state.settled();
+        self.settled = Instant::now();
     }
 
     /// Whoever should run does.
@@ -167,39 +177,5 @@ impl Walker {
         while self.world.tally().answered() < wanted && Instant::now() < end {
             tokio::time::sleep(LOOK).await;
         }
-    }
-
-    async fn judge(&mut self) -> Verdict {
-        let mut verdict = self.world.judge().await;
-        let tally = self.world.tally();
-        let wrong = tally.wrongly_accepted();
-        if wrong > 0 {
-            let fault = format!("{wrong} forged, changed or stale requests were accepted");
-            verdict.faults.push(fault);
-        }
-        let kinds = [
-            sender::Kind::Attempt,
-            sender::Kind::AnswerLost,
-            sender::Kind::Copy,
-            sender::Kind::FreshReplay,
-        ];
-        let mut refused = 0;
-        for kind in kinds {
-            for (status, count) in tally.of(kind).by_status {
-                if !ANSWERS.contains(&status) {
-                    verdict
-                        .faults
-                        .push(format!("{count} of {kind:?} were answered {status}"));
-                }
-                refused += if status == 400 { count } else { 0 };
-            }
-        }
-        if refused > self.refused && !self.refusals_excused {
-            let fault = format!("{} right requests were answered 400", refused - self.refused);
-            verdict.faults.push(fault);
-        }
-        self.refused = refused;
-        self.refusals_excused = false;
-        verdict
     }
 }

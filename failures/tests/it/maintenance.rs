@@ -70,7 +70,7 @@ async fn planned_maintenance_as_the_document_says() {
         world.becomes_ready(who).await;
     }
 
-    // 6. Reconcile: have everything looked at now, and the removed tasks believed gone.
+    // 6. Reconcile: have everything looked at now. What was removed from the queue is left, until it is believed to be gone.
     world
         .sql()
         .await
@@ -80,6 +80,10 @@ async fn planned_maintenance_as_the_document_says() {
         )
         .await
         .unwrap();
+    let left = world.run(RECONCILER, &["once"]).await;
+    assert_eq!(left.status.code(), Some(1), "{left:?}");
+    let said = String::from_utf8_lossy(&left.stderr).into_owned() + &String::from_utf8_lossy(&left.stdout);
+    assert!(said.contains("5 submissions are outstanding"), "{said}");
     let once = ["once", "--gone-checks", "1", "--gone-after", "0s"];
     let reconciled = world.run(RECONCILER, &once).await;
     assert!(reconciled.status.success(), "{reconciled:?}");

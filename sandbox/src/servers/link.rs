@@ -20,6 +20,7 @@ enum Mode {
     Open,
     Mute,
     AnswersHeld,
+    RequestsHeld,
     Cut,
 }
 
@@ -34,6 +35,7 @@ impl Mode {
         match self {
             Self::Open => true,
             Self::AnswersHeld => direction == Direction::ToTarget,
+            Self::RequestsHeld => direction == Direction::FromTarget,
             Self::Mute | Self::Cut => false,
         }
     }
@@ -106,6 +108,11 @@ impl Link {
     /// Passes what clients send, and holds back what the target answers: it does what it is asked, and nobody knows.
     pub async fn hold_answers(&mut self) {
         self.set(Mode::AnswersHeld).await;
+    }
+
+    /// Passes what the target says, and holds back what clients send: they hear of everything, and nobody hears them.
+    pub async fn hold_requests(&mut self) {
+        self.set(Mode::RequestsHeld).await;
     }
 
     /// Passes everything again, what was held back first.

@@ -114,3 +114,30 @@ async fn a_slow_link_delays_both_ways() {
     futures_util::StreamExt::next(&mut echo).await.unwrap();
     assert!(start.elapsed() >= Duration::from_millis(80));
 }
+
+#[tokio::test]
+async fn with_requests_held_the_client_hears_the_server_and_is_heard_later() {
+    let server = NatsServer::start().await;
+    let mut link = Link::to(server.addr()).await;
+    let client = async_nats::connect(link.nats_url()).await.unwrap();
+    let beside = async_nats::connect(server.url()).await.unwrap();
+    let mut here = client.subscribe("news").await.unwrap();
+    let mut there = beside.subscribe("word").await.unwrap();
+    client.flush().await.unwrap();
+    beside.flush().await.unwrap();
+    link.hold_requests().await;
+    beside.publish("news", "from there".into()).await.unwrap();
+    let news = tokio::time::timeout(SOON, futures_util::StreamExt::next(&mut here));
+    assert_eq!(&news.await.unwrap().unwrap().payload[..], b"from there");
+    client.publish("word", "from here".into()).await.unwrap();
+    let word = futures_util::StreamExt::next(&mut there);
+    tokio::pin!(word);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), &mut word)
+            .await
+            .is_err()
+    );
+    link.restore().await;
+    let word = tokio::time::timeout(SOON, word).await.unwrap();
+    assert_eq!(&word.unwrap().payload[..], b"from here");
+}
