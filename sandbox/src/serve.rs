@@ -1,10 +1,10 @@
 //! `sandbox serve`: the provider for a person. Its API, a runner that ends tasks, and a sender that tells of them.
 
 mod dashboard;
-mod desk;
+mod fault_request;
+mod handlers;
 mod log;
 mod routes;
-mod wish;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::seed::Seed;
 use crate::sender::{self, Losses, Sender};
 use crate::servers::ServerError;
 use crate::workload;
-use desk::Desk;
+use dashboard::Dashboard;
 
 /// How long calls under way have when the provider stops.
 const GRACE: Duration = Duration::from_secs(2);
@@ -88,7 +88,7 @@ pub async fn run(args: &ServeArgs, clock: &Clock, stop: &CancellationToken) -> R
         ..api::Settings::new(seed)
     };
     let mut api = Api::start_with(account.clone(), settings, clock.clone(), |parts| {
-        routes::router(Desk::new(parts.clone(), losses.clone(), hold.clone(), seed))
+        routes::router(Dashboard::new(parts.clone(), losses.clone(), hold.clone(), seed))
     })
     .await?;
     let sender = Sender::new(account.clone(), sending(args, losses), clock.clone());

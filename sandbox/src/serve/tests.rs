@@ -46,8 +46,8 @@ impl World {
             calls: Default::default(),
         };
         let (losses, hold) = (Losses::default(), Hold::default());
-        let desk = Desk::new(parts.clone(), losses.clone(), hold.clone(), Seed(7));
-        let router = api::routes::router(parts, routes::router(desk));
+        let dashboard = Dashboard::new(parts.clone(), losses.clone(), hold.clone(), Seed(7));
+        let router = api::routes::router(parts, routes::router(dashboard));
         Self {
             account,
             router,

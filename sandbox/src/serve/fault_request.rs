@@ -11,7 +11,7 @@ use crate::api::{Fault, Operation, RetryAfter, Rule};
 /// A fault of the API, and the calls that it befalls.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FaultWish {
+pub(super) struct FaultRequest {
     #[serde(flatten)]
     fault: Kind,
     on: Option<Operation>,
@@ -77,7 +77,7 @@ enum When {
 /// The largest body that can be asked for; it is held in memory.
 const LARGEST: usize = 256 * 1024 * 1024;
 
-impl FaultWish {
+impl FaultRequest {
     /// The rule that it asks for.
     pub(super) fn rule(self) -> Result<Rule, Problem> {
         let mut rule = Rule::new(self.fault.fault()?);
@@ -111,7 +111,9 @@ impl Kind {
             Self::Drip { pause_ms } => Fault::Drip(Duration::from_millis(pause_ms)),
             Self::Cut => Fault::Cut,
             Self::NotJson => Fault::NotJson,
-            Self::Huge { bytes } if bytes > LARGEST => return Err(wrong("bytes", "must be at most 256 MiB")),
+            Self::Huge { bytes } if bytes > LARGEST => {
+                return Err(invalid("bytes", "must be at most 256 MiB"));
+            }
             Self::Huge { bytes } => Fault::Huge(bytes),
             Self::OtherTask => Fault::OtherTask,
             Self::NoId => Fault::NoId,
@@ -139,14 +141,14 @@ fn sendable(status: u16) -> Result<u16, Problem> {
     if (200..=599).contains(&status) {
         Ok(status)
     } else {
-        Err(wrong("status", "must be from 200 to 599"))
+        Err(invalid("status", "must be from 200 to 599"))
     }
 }
 
 fn visible(field: &'static str, text: String) -> Result<String, Problem> {
     match HeaderValue::try_from(&text) {
         Ok(_) => Ok(text),
-        Err(_) => Err(wrong(field, "must be fit for a header")),
+        Err(_) => Err(invalid(field, "must be fit for a header")),
     }
 }
 
@@ -154,11 +156,11 @@ fn ahead(seconds: u64) -> Result<Duration, Problem> {
     if seconds <= 365 * 86_400 {
         Ok(Duration::from_secs(seconds))
     } else {
-        Err(wrong("retryAfter", "must be within a year"))
+        Err(invalid("retryAfter", "must be within a year"))
     }
 }
 
-pub(super) fn wrong(field: &'static str, message: impl Into<String>) -> Problem {
+pub(super) fn invalid(field: &'static str, message: impl Into<String>) -> Problem {
     Problem::Invalid(vec![Violation {
         field,
         message: message.into(),
@@ -171,15 +173,18 @@ mod tests {
 
     use super::*;
 
-    fn fault(wish: Value) -> Result<Fault, Problem> {
-        serde_json::from_value::<FaultWish>(wish).unwrap().fault.fault()
+    fn fault(request: Value) -> Result<Fault, Problem> {
+        serde_json::from_value::<FaultRequest>(request)
+            .unwrap()
+            .fault
+            .fault()
     }
 
     #[test]
     fn every_fault_has_a_name_and_what_it_needs() {
         let second = Duration::from_secs(1);
         let of_status = |form| Fault::Status(429, form);
-        for (wish, expected) in [
+        for (request, expected) in [
             (
                 json!({"fault": "status", "status": 429}),
                 of_status(RetryAfter::Absent),
@@ -230,13 +235,13 @@ mod tests {
             (json!({"fault": "noId"}), Fault::NoId),
             (json!({"fault": "markedTest"}), Fault::MarkedTest),
         ] {
-            assert_eq!(fault(wish.clone()), Ok(expected), "{wish}");
+            assert_eq!(fault(request.clone()), Ok(expected), "{request}");
         }
     }
 
     #[test]
     fn what_http_cannot_carry_is_refused() {
-        for wish in [
+        for request in [
             json!({"fault": "status", "status": 101}),
             json!({"fault": "status", "status": 600}),
             json!({"fault": "status", "status": 429, "retryAfter": "a\nb"}),
@@ -244,7 +249,10 @@ mod tests {
             json!({"fault": "redirect", "status": 302, "to": "a\r\nb"}),
             json!({"fault": "huge", "bytes": 1_000_000_000}),
         ] {
-            assert!(matches!(fault(wish.clone()), Err(Problem::Invalid(_))), "{wish}");
+            assert!(
+                matches!(fault(request.clone()), Err(Problem::Invalid(_))),
+                "{request}"
+            );
         }
     }
 }
