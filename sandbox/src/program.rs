@@ -52,6 +52,9 @@ pub struct Program {
 
 impl Program {
     /// A program that does not run yet. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When there is no free port, or no directory for its log.
     pub fn new(name: &'static str, binary: PathBuf) -> Result<Self, ServerError> {
         let admin = Port::lease()?;
         let mut program = Self {
@@ -79,6 +82,9 @@ impl Program {
     }
 
     /// Sets `name` to an address that stays the program's own, and gives it.
+    ///
+    /// # Errors
+    /// When there is no free port.
     pub fn lease(&mut self, name: &'static str) -> Result<SocketAddr, ServerError> {
         let port = Port::lease()?;
         let addr = port.addr();
@@ -103,6 +109,9 @@ impl Program {
     }
 
     /// Starts it, and does not wait for anything.
+    ///
+    /// # Errors
+    /// When its binary cannot be started, or its log not be written.
     ///
     /// # Panics
     /// When it runs already.

@@ -98,11 +98,17 @@ impl Provider {
     }
 
     /// The task of this id, while it is kept.
+    ///
+    /// # Errors
+    /// When no task of this id is kept.
     pub fn find(&self, id: &str) -> Result<TaskNumber, NotFound> {
         self.register.find(id).ok_or(NotFound)
     }
 
     /// The task that a key is bound to: the one that was created with it, until its record is deleted.
+    ///
+    /// # Errors
+    /// When no task is bound to this key.
     pub fn find_key(&self, key: &str) -> Result<TaskNumber, NotFound> {
         self.register.find_key(key).ok_or(NotFound)
     }
@@ -129,7 +135,8 @@ impl Provider {
 
     /// Sends a delivery that is over once more, with a fresh set of attempts and under its own `Webhook-Id`.
     ///
-    /// Refused while it is pending, when its task is no longer kept, and when the redeliveries of the hour are used up.
+    /// # Errors
+    /// While it is pending, when its task is no longer kept, and when the redeliveries of the hour are used up.
     pub fn redeliver(&mut self, delivery: DeliveryNumber, now: OffsetDateTime) -> Result<(), Refused> {
         self.advance(now);
         let entry = self.delivery(delivery);

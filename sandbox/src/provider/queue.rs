@@ -50,6 +50,9 @@ impl Provider {
     }
 
     /// Puts a task into the queue.
+    ///
+    /// # Errors
+    /// [`Refused::KeyTaken`] and [`Refused::QueueFull`].
     pub fn create(&mut self, request: NewTask, now: OffsetDateTime) -> Result<TaskNumber, Refused> {
         self.advance(now);
         if let Some(key) = &request.idempotency_key
@@ -66,6 +69,9 @@ impl Provider {
     }
 
     /// Takes a task out of the queue and runs it.
+    ///
+    /// # Errors
+    /// When it is not queued or no longer kept, or as many tasks run as may.
     pub fn start(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
         match self.kept(task, now)?.status {
             Status::Queued => {}
@@ -84,6 +90,9 @@ impl Provider {
     }
 
     /// Puts a running task back into the queue. Its time to run goes on from its first start.
+    ///
+    /// # Errors
+    /// When it does not run or is no longer kept.
     pub fn requeue(&mut self, task: TaskNumber, now: OffsetDateTime) -> Result<(), Refused> {
         match self.kept(task, now)?.status {
             Status::Processing => {
@@ -95,6 +104,9 @@ impl Provider {
     }
 
     /// Ends a task; its delivery is due at once. A task can end without having started: it waited too long.
+    ///
+    /// # Errors
+    /// When it has ended already or is no longer kept.
     pub fn finish(
         &mut self,
         task: TaskNumber,
@@ -108,6 +120,9 @@ impl Provider {
     }
 
     /// What the API answers for a task: what its delivery says, and whether it was delivered.
+    ///
+    /// # Errors
+    /// When no task of this id is kept.
     pub fn get(&mut self, id: &str, now: OffsetDateTime) -> Result<Bytes, NotFound> {
         self.advance(now);
         let task = self.task(self.find(id)?);

@@ -34,6 +34,9 @@ pub struct Disk {
 
 impl Disk {
     /// An empty disk of `bytes`.
+    ///
+    /// # Errors
+    /// When this user may not mount one: neither as root nor in a user namespace.
     pub fn new(bytes: u64) -> Result<Self, ServerError> {
         let dir = tempfile::Builder::new()
             .prefix("answerlog-disk-")
@@ -86,6 +89,9 @@ impl Disk {
     }
 
     /// Takes every byte that is left.
+    ///
+    /// # Errors
+    /// When it refuses for another reason than that it is full.
     pub fn fill(&self) -> Result<(), ServerError> {
         let fill = || {
             let mut ballast = File::options().create(true).append(true).open(self.ballast())?;
@@ -106,6 +112,9 @@ impl Disk {
     }
 
     /// Gives back what [`fill`](Self::fill) took.
+    ///
+    /// # Errors
+    /// When it was not filled.
     pub fn clear(&self) -> Result<(), ServerError> {
         fs::remove_file(self.ballast()).map_err(ServerError::io("clearing a disk"))
     }

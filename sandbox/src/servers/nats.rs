@@ -78,6 +78,9 @@ impl NatsServer {
     }
 
     /// A broker with these options, ready for clients.
+    ///
+    /// # Errors
+    /// When no nats-server is found, or it does not become ready.
     pub async fn start_with(options: NatsOptions) -> Result<Self, ServerError> {
         // A file may open the monitoring port by itself, at an address that others use.
         let monitor = (options.monitor || options.config.is_some())

@@ -22,6 +22,9 @@ pub struct Port {
 
 impl Port {
     /// Takes one.
+    ///
+    /// # Errors
+    /// When the directory of leases cannot be written to.
     pub fn lease() -> Result<Self, ServerError> {
         // The user is part of the name: one user's directory is closed to the next.
         let dir = std::env::temp_dir().join(format!("answerlog-ports-{}", nix::unistd::getuid()));

@@ -71,6 +71,9 @@ impl Postgres {
     }
 
     /// A server with these options, ready for clients.
+    ///
+    /// # Errors
+    /// When no Postgres is found, or nobody to run it as, or it does not become ready.
     pub async fn start_with(options: PostgresOptions) -> Result<Self, ServerError> {
         let kind = DatabaseServer {
             bin: find::postgres_bin()?,
@@ -99,6 +102,9 @@ impl Postgres {
     }
 
     /// As [`fresh_database`](Self::fresh_database), with the refusal as a value.
+    ///
+    /// # Errors
+    /// When the server does not make one.
     pub async fn create_database(&self) -> Result<Database, ServerError> {
         self.kind
             .template

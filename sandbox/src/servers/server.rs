@@ -17,6 +17,9 @@ pub trait Kind {
     const STOP: Signal;
 
     /// What starts it in this directory, listening on this address.
+    ///
+    /// # Errors
+    /// When the program is not found, or its configuration cannot be written.
     fn command(&self, dir: &Path, addr: SocketAddr) -> Result<Command, ServerError>;
 
     /// Uses it as a client would; an error means that it is not ready yet.
