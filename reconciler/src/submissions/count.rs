@@ -25,8 +25,10 @@ select count(*) filter (where state = 'OPEN'),
        count(*) filter (where waiting and (checks > 0 or next_check_at <= now())),
        count(*) filter (where waiting and appended_seq is not null),
        count(*) filter (where waiting and critical_at is not null),
-       count(*) filter (where waiting and unusable_answers >= 3)
-  from (select *, state in ('OPEN', 'OVERDUE') as waiting from submitted_tasks where state <> 'SETTLED') s";
+       count(*) filter (where waiting and unusable_answers >= $1)
+  from submitted_tasks
+ cross join lateral (select state in ('OPEN', 'OVERDUE') as waiting) w
+ where state <> 'SETTLED'";
 
 /// One that the provider must know, if it knows any of ours.
 const KNOWN: &str = "
@@ -150,7 +152,7 @@ impl Submissions {
     /// When the database fails.
     pub async fn counts(&self) -> Result<Counts, DatabaseError> {
         let attempt = "counting submissions";
-        let rows = self.query(attempt, COUNTS, &[]).await?;
+        let rows = self.query(attempt, COUNTS, &[(&UNUSABLE, Type::INT4)]).await?;
         let row = rows
             .first()
             .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
@@ -193,6 +195,7 @@ impl Submissions {
         let most = i64::from(most);
         self.database
             .transaction(async |client, _| {
+                let unusable = format!("state in ('OPEN', 'OVERDUE') and unusable_answers >= {UNUSABLE}");
                 let list = async |condition: &str| {
                     let statement = format!("{LISTED}{condition}{LISTED_ORDER}");
                     let rows = query(client, attempt, &statement, &[(&most, Type::INT8)]).await?;
@@ -216,7 +219,7 @@ impl Submissions {
                     gone: list("state = 'GONE'").await?,
                     lost: list("state = 'LOST'").await?,
                     too_large: list("state = 'TOO_LARGE'").await?,
-                    unusable: list("state in ('OPEN', 'OVERDUE') and unusable_answers >= 3").await?,
+                    unusable: list(&unusable).await?,
                     unknown_ids: list("task_id is null").await?,
                     unsubmitted: List::read(&unsubmitted, 3, Unsubmitted::read)?,
                 })
