@@ -446,11 +446,12 @@ impl Checker {
         }
         let known = self.submissions.known_task(self.pace.lost_after / 2).await?;
         if let Some(task) = known.as_deref().and_then(|task| Askable::new(task).ok()) {
+            let began = Instant::now();
             let asked = self.provider.task(&task, self.log.body_limit);
             let Some(reply) = self.stop.unless_requested(asked).await else {
                 return Ok(());
             };
-            self.metrics.called(reply.as_str(), Duration::ZERO);
+            self.metrics.called(reply.as_str(), began.elapsed());
             match reply {
                 Reply::Answer(_) | Reply::TooLarge => {
                     info!("the provider knows a task that was answered before: the unknown ones are gone");
