@@ -15,4 +15,4 @@ pub use args::{DatabaseArgs, Target};
 pub use error::{DatabaseError, Said, Trouble};
 pub use fit::{FitError, Unfit, check, check_from};
 pub use pool::{Database, Life, Limits};
-pub use tls::{AuthoritiesError, Connector};
+pub use tls::Connector;

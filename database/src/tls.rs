@@ -2,15 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use deadpool_postgres::Connect;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore, crypto};
-use thiserror::Error;
+use rustls::RootCertStore;
+use service::tls::{AuthoritiesError, add_authorities, client_config};
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::NoTls;
 use tokio_postgres::{Client, Config};
@@ -35,61 +32,15 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Why certificate authorities cannot be used.
-#[derive(Debug, Error)]
-pub enum AuthoritiesError {
-    /// The file cannot be read, or a certificate in it is none.
-    #[error("reading certificate authorities from {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// A certificate cannot be used as an authority.
-    #[error("using a certificate of {} as an authority", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rustls::Error,
-    },
-    /// There is nothing in it.
-    #[error("no certificate in {}", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
 impl Connector {
     /// TLS with the certificate authorities of a PEM file.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no certificate.
-    pub fn with_authorities(path: &PathBuf) -> Result<Self, AuthoritiesError> {
-        let unreadable = |source| AuthoritiesError::Unreadable {
-            path: path.clone(),
-            source,
-        };
+    /// See [`AuthoritiesError`].
+    pub fn with_authorities(path: &Path) -> Result<Self, AuthoritiesError> {
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
-            roots
-                .add(certificate.map_err(unreadable)?)
-                .map_err(|source| AuthoritiesError::Unusable {
-                    path: path.clone(),
-                    source,
-                })?;
-        }
-        if roots.is_empty() {
-            return Err(AuthoritiesError::Empty { path: path.clone() });
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the default versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self::Tls(MakeRustlsConnect::new(config)))
+        add_authorities(&mut roots, path)?;
+        Ok(Self::Tls(MakeRustlsConnect::new(client_config(roots))))
     }
 }
 

@@ -17,6 +17,7 @@ mod run;
 pub mod secret;
 mod stop;
 mod tasks;
+pub mod tls;
 
 pub use backoff::Backoff;
 pub use cli::ConfigFaults;

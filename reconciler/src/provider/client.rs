@@ -1,7 +1,6 @@
 //! Calls to the provider: bounded in time and in size, without redirects.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -9,11 +8,10 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, HeaderMap};
 use http::{HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Proxy, Response};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore, crypto};
+use rustls::{ClientConfig, RootCertStore};
 use schemas::event::percent::encode_id;
 use serde::{Deserialize, Serialize};
+use service::tls::{AuthoritiesError, add_authorities, client_config};
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -53,22 +51,9 @@ impl Queue {
 /// Why the provider cannot be asked at all.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The file cannot be read, or a certificate in it is none.
-    #[error("reading certificate authorities from {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// A certificate cannot be used as an authority.
-    #[error("using a certificate of {} as an authority", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rustls::Error,
-    },
+    /// The authorities of `--provider-ca` cannot be used.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
     /// There is nobody to trust.
     #[error("no certificate authority is trusted: this system has none; name some with --provider-ca")]
     NoAuthorities,
@@ -218,27 +203,10 @@ fn tls(file: Option<&Path>, needed: bool) -> Result<ClientConfig, ClientError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = file {
-        let unreadable = |source| ClientError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
-            roots
-                .add(certificate.map_err(unreadable)?)
-                .map_err(|source| ClientError::Unusable {
-                    path: path.to_owned(),
-                    source,
-                })?;
-        }
+        add_authorities(&mut roots, path)?;
     }
     if needed && roots.is_empty() {
         return Err(ClientError::NoAuthorities);
     }
-    Ok(
-        ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the default versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth(),
-    )
+    Ok(client_config(roots))
 }
