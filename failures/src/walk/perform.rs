@@ -150,13 +150,13 @@ impl Walker {
             let truth = self.state.truth(*who);
             eventually(&format!("{who} says that it is {truth:?}"), SOON, async || {
                 let said = self.world.watch().last(*who);
-                let true_now = match (&said, truth) {
-                    (_, Truth::Open) => true,
-                    (Some(Readiness::Ready), Truth::Ready) => true,
-                    (Some(Readiness::NotReady(_)), Truth::NotReady) => true,
-                    (Some(Readiness::Silent(_)), Truth::Silent) => true,
-                    _ => false,
-                };
+                let true_now = matches!(
+                    (&said, truth),
+                    (_, Truth::Open)
+                        | (Some(Readiness::Ready), Truth::Ready)
+                        | (Some(Readiness::NotReady(_)), Truth::NotReady)
+                        | (Some(Readiness::Silent(_)), Truth::Silent)
+                );
                 if true_now { Ok(()) } else { Err(said) }
             })
             .await;
