@@ -9,6 +9,7 @@ use database::DatabaseError;
 use http::StatusCode;
 use schemas::delivery::OpenStatus;
 use schemas::event::{Event, Source};
+use service::health::{Check, Health};
 use service::{Chain, Condition, Stop};
 use stream::append::{AppendError, Appended};
 use tokio::task::block_in_place;
@@ -62,6 +63,20 @@ pub struct Conditions {
     pub stream: Condition,
     /// The database answers.
     pub database: Condition,
+    /// The loop is alive.
+    pub progress: Check,
+}
+
+impl Conditions {
+    /// All of them fail with the reason `starting` at first; the loop may be silent for so long.
+    pub fn register(health: &Health, silence: Duration) -> Self {
+        Self {
+            provider: Condition::register(health, "provider"),
+            stream: Condition::register(health, "stream"),
+            database: Condition::register(health, "database"),
+            progress: health.register("loop").alive_within(silence),
+        }
+    }
 }
 
 /// What a check means for those that follow.
@@ -183,12 +198,12 @@ impl Checker {
     /// What a reply means for all calls that follow.
     async fn hear(&self, reply: &Reply) {
         match reply {
-            Reply::Answer(_) | Reply::TooLarge | Reply::NotFound | Reply::Gone => {
+            Reply::TooLarge | Reply::NotFound | Reply::Gone => {
                 self.gate.answered();
-                self.accepted.store(true, Ordering::Relaxed);
-                self.conditions.provider.ok();
+                self.well();
             }
-            Reply::Unexpected(_) => self.gate.answered(),
+            // What it says shows only whether somebody is there: whether that is the provider, its body shows.
+            Reply::Answer(_) | Reply::Unexpected(_) => self.gate.answered(),
             Reply::Throttled(throttled) => self.throttled(*throttled).await,
             // Only 401 is about the key for certain.
             Reply::Denied(StatusCode::UNAUTHORIZED) => self.close_denied(StatusCode::UNAUTHORIZED),
@@ -227,6 +242,18 @@ impl Checker {
         ));
     }
 
+    /// The provider accepts our key.
+    fn well(&self) {
+        self.accepted.store(true, Ordering::Relaxed);
+        self.conditions.provider.ok();
+    }
+
+    /// The provider knows a task of ours.
+    fn knows(&self) {
+        self.doubt().known();
+        self.well();
+    }
+
     fn fail(&self, reason: &str) {
         self.accepted.store(false, Ordering::Relaxed);
         self.conditions.provider.failing(reason);
@@ -241,11 +268,11 @@ impl Checker {
         };
         match judged {
             Judged::Result(event) => {
-                self.doubt().known();
+                self.knows();
                 return self.append(due, *event).await;
             }
             Judged::Open(status) => {
-                self.doubt().known();
+                self.knows();
                 self.metrics.open.inc();
                 let word = match &status {
                     OpenStatus::Queued | OpenStatus::Processing => None,
@@ -416,7 +443,8 @@ impl Checker {
         let replied = self.stop.unless_requested(self.provider.queue()).await?;
         match replied {
             Ok(queue) => {
-                self.hear(&Reply::Answer(Bytes::new())).await;
+                self.gate.answered();
+                self.well();
                 self.metrics.queue(queue);
                 Some(queue)
             }

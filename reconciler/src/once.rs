@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use service::Stop;
 use service::health::Health;
-use service::{Condition, Stop};
 use stream::append;
 use thiserror::Error;
 use tokio::time::Instant;
@@ -67,12 +67,8 @@ pub enum OnceError {
 /// # Errors
 /// When something is left.
 pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
-    let health = Health::new();
-    let conditions = Conditions {
-        provider: Condition::register(&health, "provider"),
-        stream: Condition::register(&health, "stream"),
-        database: Condition::register(&health, "database"),
-    };
+    // Nobody asks how it is: it ends.
+    let conditions = Conditions::register(&Health::new(), Duration::MAX);
     let counters = Counters {
         own: Metrics::default(),
         append: append::Metrics::unregistered(),
@@ -124,18 +120,19 @@ pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
 /// Waiting for the projectors, for as long as they get on.
 #[derive(Debug, Default)]
 struct Waiting {
-    last: Option<(u64, Instant)>,
+    best: Option<(u64, u64, Instant)>,
 }
 
 impl Waiting {
     fn is_over(&mut self, swept: &Swept) -> bool {
         let now = Instant::now();
-        match self.last {
-            Some((appended, since)) if appended == swept.counts.appended && swept.settled.all == 0 => {
+        let (lag, appended) = (swept.lag, swept.counts.appended);
+        match self.best {
+            Some((least_lag, least_appended, since)) if lag >= least_lag && appended >= least_appended => {
                 now - since > PATIENCE
             }
             _ => {
-                self.last = Some((swept.counts.appended, now));
+                self.best = Some((lag, appended, now));
                 false
             }
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use service::health::{Check, Health};
-use service::{Chain, Condition, Stop, TaskFailed, Tasks, admin};
+use service::health::Health;
+use service::{Chain, Stop, TaskFailed, Tasks, admin};
 use stream::append;
 use thiserror::Error;
 use tracing::info;
@@ -45,17 +45,12 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         own: Metrics::register(&mut registry),
         append: append::Metrics::register(&mut registry),
     };
-    let conditions = Conditions {
-        provider: Condition::register(&health, "provider"),
-        stream: Condition::register(&health, "stream"),
-        database: Condition::register(&health, "database"),
-    };
-    // Between two signs of life there can be a sweep with nothing to do, a pause, a call, its append and the notes of it.
+    // Between two signs of life there is a pause, or a call with its append and the note of it, or a statement.
     let silence = config.work.pace.sweep_interval
         + config.work.provider.request_timeout
         + config.work.append.publish_timeout
-        + config.work.limits.transaction() * 4;
-    let progress = health.register("loop").alive_within(silence);
+        + config.work.limits.transaction() * 2;
+    let conditions = Conditions::register(&health, silence);
     let listener = admin::bind(&config.admin).await?;
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn_background(
@@ -64,7 +59,7 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
     );
 
     let opening = open(config.work, counters, conditions, stop.clone());
-    let Some(opened) = stop.unless_requested(beating(&progress, opening)).await else {
+    let Some(opened) = stop.unless_requested(opening).await else {
         return Ok(());
     };
     let (checker, worker) = opened?;
@@ -79,18 +74,18 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         worker.run().await;
         Ok::<_, Infallible>(())
     });
-    tasks.spawn("sweep", sweeps(checker, progress));
+    tasks.spawn("sweep", sweeps(checker));
     let ended = tasks.run(config.stop_grace).await;
     // The process ends either way; what does not leave in time is asked for again.
     let _ = tokio::time::timeout(FLUSH, connection.client.flush()).await;
     Ok(ended?)
 }
 
-async fn sweeps(checker: Arc<Checker>, progress: Check) -> Result<(), Infallible> {
+async fn sweeps(checker: Arc<Checker>) -> Result<(), Infallible> {
     let mut outstanding = 0;
-    progress.ok();
+    checker.conditions.progress.ok();
     loop {
-        let swept = match beating(&progress, checker.sweep()).await {
+        let swept = match checker.sweep().await {
             Ok(None) => return Ok(()),
             Ok(Some(swept)) => Some(swept),
             Err(error) => {
@@ -98,11 +93,11 @@ async fn sweeps(checker: Arc<Checker>, progress: Check) -> Result<(), Infallible
                 None
             }
         };
-        progress.beat();
         if let Some(swept) = &swept {
             let before = std::mem::replace(&mut outstanding, swept.counts.outstanding);
             ask_for_queue(&checker, swept, before).await;
         }
+        checker.conditions.progress.beat();
         if !checker.pause(swept.as_ref()).await {
             return Ok(());
         }
@@ -129,16 +124,5 @@ async fn ask_for_queue(checker: &Checker, swept: &Swept, outstanding_before: u64
                 "nothing is outstanding here; the provider has tasks left to do"
             }
         );
-    }
-}
-
-/// Awaits `work`, which may take as long as it likes, with signs of life meanwhile.
-async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    loop {
-        match tokio::time::timeout(Duration::from_secs(1), &mut work).await {
-            Ok(done) => return done,
-            Err(_) => check.beat(),
-        }
     }
 }

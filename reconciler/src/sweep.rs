@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::check::{Checker, Step};
 use crate::gate::Closed;
 use crate::log::Progress;
-use crate::submissions::{Aged, Ages, Claim, Claimed, Counts, Due, Settled};
+use crate::submissions::{Aged, Ages, Claim, Claimed, Counts, Due, Filled, Settled};
 
 /// What is under way when a stop is requested may take so much longer. The rest is due again when its lease ends.
 const FINISH: Duration = Duration::from_secs(5);
@@ -32,6 +32,8 @@ pub struct Swept {
     pub appended: usize,
     /// How things stand now.
     pub counts: Counts,
+    /// How many messages the projection is behind.
+    pub lag: u64,
     /// More may be due.
     pub more: bool,
     /// Why not all that is due was asked for.
@@ -73,11 +75,7 @@ impl Checker {
 
     /// Everything that needs no provider.
     async fn prepare(&self) -> Result<(Swept, Progress), DatabaseError> {
-        let filled = self
-            .submissions
-            .fill(&self.log.stream, self.pace.lost_after)
-            .await?;
-        let settled = self.submissions.settle().await?;
+        // First: what is projected by now is settled after that, and not asked for.
         let (progress, held) = match self.log.look().await {
             Ok(progress) => {
                 self.conditions.stream.ok();
@@ -92,6 +90,9 @@ impl Checker {
                 (Progress::UNKNOWN, Some(Held::Stream))
             }
         };
+        self.conditions.progress.beat();
+        let filled = self.fill().await?;
+        let settled = self.settle().await?;
         let ages = Ages {
             overdue: self.pace.overdue_after,
             critical: self.pace.critical_after,
@@ -106,9 +107,42 @@ impl Checker {
             settled,
             aged,
             held,
+            lag: progress.lag,
             ..Swept::default()
         };
         Ok((swept, progress))
+    }
+
+    /// Finds the ids of submissions that have none, a page at a time.
+    async fn fill(&self) -> Result<Filled, DatabaseError> {
+        let mut filled = Filled::default();
+        let Some(rules) = self.submissions.rules(&self.log.stream).await? else {
+            // Nothing was projected yet.
+            return Ok(filled);
+        };
+        let mut after = 0;
+        while let Some(page) = self.submissions.unknown_after(after).await? {
+            after = page.last;
+            let found = self.submissions.fill(&page, rules, self.pace.lost_after).await?;
+            filled.all += found.all;
+            filled.merged += found.merged;
+            self.conditions.progress.beat();
+        }
+        Ok(filled)
+    }
+
+    /// Settles what has its row, so many at a time.
+    async fn settle(&self) -> Result<Settled, DatabaseError> {
+        let mut settled = Settled::default();
+        loop {
+            let some = self.submissions.settle().await?;
+            settled.all += some.all;
+            settled.recovered += some.recovered;
+            self.conditions.progress.beat();
+            if !some.more {
+                return Ok(settled);
+            }
+        }
     }
 
     /// Asks for what is due, as many at a time as the gate lets through.
@@ -133,6 +167,7 @@ impl Checker {
                 };
                 match claimed {
                     Ok(due) => {
+                        self.conditions.progress.beat();
                         swept.more = due.len() == room;
                         left -= due.len();
                         for due in due {
@@ -147,6 +182,7 @@ impl Checker {
             let Some(joined) = self.finishing(calls.join_next()).await.flatten() else {
                 break;
             };
+            self.conditions.progress.beat();
             let step = match joined {
                 Ok(step) => step,
                 Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use database::{Database, DatabaseError};
+use database::DatabaseError;
 use schemas::job_key::{self, Rules};
 use service::Chain;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tracing::warn;
 
-use super::{Submissions, count, query, seconds};
+use super::{Submissions, count, seconds};
 
 /// How many are gone through in one transaction.
 const PAGE: i64 = 1_000;
@@ -62,32 +62,21 @@ pub struct Filled {
     pub merged: u64,
 }
 
+/// Some that have no id.
+#[derive(Debug)]
+pub struct Page {
+    /// The last of them: the next page begins behind it.
+    pub last: i64,
+    submissions: Vec<i64>,
+    keys: Vec<String>,
+}
+
 impl Submissions {
-    /// Fills in the ids that the rows of `stream` tell, and settles those submissions. `within`: how far an answer's creation may be
-    /// from the submission.
+    /// The rules under which the rows of `stream` were made. None when there are none yet.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn fill(&self, stream: &str, within: Duration) -> Result<Filled, DatabaseError> {
-        let Some(rules) = self.rules(stream).await? else {
-            // Nothing was projected yet.
-            return Ok(Filled::default());
-        };
-        let mut filled = Filled::default();
-        let mut after = 0;
-        loop {
-            let page = self.page(after).await?;
-            let Some((last, _)) = page.last() else {
-                return Ok(filled);
-            };
-            after = *last;
-            let found = fill_page(&self.database, &page, rules, within).await?;
-            filled.all += found.all;
-            filled.merged += found.merged;
-        }
-    }
-
-    async fn rules(&self, stream: &str) -> Result<Option<Rules>, DatabaseError> {
+    pub async fn rules(&self, stream: &str) -> Result<Option<Rules>, DatabaseError> {
         let attempt = "reading the rules of the projection";
         let rows = self.query(attempt, RULES, &[(&stream, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -97,64 +86,63 @@ impl Submissions {
             .map_err(|_| DatabaseError::Unexpected("the rules in `projection` are not those of this version"))
     }
 
-    /// The next ones, with their keys.
-    async fn page(&self, after: i64) -> Result<Vec<(i64, String)>, DatabaseError> {
+    /// The next ones without an id, behind the submission `after`. None when there are no more.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn unknown_after(&self, after: i64) -> Result<Option<Page>, DatabaseError> {
         let attempt = "reading submissions without a task id";
         let rows = self
             .query(attempt, UNKNOWN, &[(&after, Type::INT8), (&PAGE, Type::INT8)])
             .await?;
-        rows.iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-            .collect::<Result<_, _>>()
-            .map_err(DatabaseError::of(attempt))
+        let read = || -> Result<_, tokio_postgres::Error> {
+            let submissions = rows
+                .iter()
+                .map(|row| row.try_get(0))
+                .collect::<Result<Vec<i64>, _>>()?;
+            let keys = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+            Ok((submissions, keys))
+        };
+        let (submissions, keys) = read().map_err(DatabaseError::of(attempt))?;
+        Ok(submissions.last().copied().map(|last| Page {
+            last,
+            submissions,
+            keys,
+        }))
     }
-}
 
-async fn fill_page(
-    database: &Database,
-    page: &[(i64, String)],
-    rules: Rules,
-    within: Duration,
-) -> Result<Filled, DatabaseError> {
-    let attempt = "filling in task ids";
-    let submissions: Vec<i64> = page.iter().map(|(submission, _)| *submission).collect();
-    let job_keys: Vec<&str> = page.iter().map(|(_, key)| job_key::of_key(rules, key)).collect();
-    let within = seconds(within);
-    let mut attempts = 0;
-    loop {
-        let filled = database
-            .transaction(async |client, _| {
-                query(
-                    client,
-                    attempt,
-                    FILL,
-                    &[
-                        (&submissions, Type::INT8_ARRAY),
-                        (&job_keys, Type::TEXT_ARRAY),
-                        (&within, Type::FLOAT8),
-                    ],
-                )
-                .await
-            })
-            .await;
-        attempts += 1;
-        match filled {
-            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                if attempts >= ATTEMPTS {
+    /// Fills in the ids that the rows tell, and settles those submissions. `within`: how far an answer's creation may be from the
+    /// submission.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn fill(&self, page: &Page, rules: Rules, within: Duration) -> Result<Filled, DatabaseError> {
+        let attempt = "filling in task ids";
+        let job_keys: Vec<&str> = page.keys.iter().map(|key| job_key::of_key(rules, key)).collect();
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&page.submissions, Type::INT8_ARRAY),
+            (&job_keys, Type::TEXT_ARRAY),
+            (&seconds(within), Type::FLOAT8),
+        ];
+        let mut attempts = 1;
+        let rows = loop {
+            match self.query(attempt, FILL, &parameters).await {
+                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) && attempts < ATTEMPTS => {
+                    attempts += 1;
+                }
+                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
                     warn!(error = %Chain(&error), "task ids are recorded as fast as they are found; looking again later");
                     return Ok(Filled::default());
                 }
+                other => break other?,
             }
-            Err(error) => return Err(error),
-            Ok(rows) => {
-                let row = rows
-                    .first()
-                    .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
-                return Ok(Filled {
-                    all: count(row, 0, attempt)?,
-                    merged: count(row, 1, attempt)?,
-                });
-            }
-        }
+        };
+        let row = rows
+            .first()
+            .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
+        Ok(Filled {
+            all: count(row, 0, attempt)?,
+            merged: count(row, 1, attempt)?,
+        })
     }
 }

@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Row};
 
 pub use claim::{Claim, Claimed, Due};
 pub use count::{Counts, List, Listed, Report, UNUSABLE, Unsubmitted};
-pub use fill::Filled;
+pub use fill::{Filled, Page};
 pub use note::{Note, Noted};
 pub use record::Recorded;
 pub use settle::{Aged, Ages, Settled};

@@ -74,6 +74,8 @@ pub struct Settled {
     pub all: u64,
     /// Those whose row came by a reconciler.
     pub recovered: u64,
+    /// There may be more.
+    pub more: bool,
 }
 
 /// How many got older than they should.
@@ -99,25 +101,22 @@ pub struct Ages {
 }
 
 impl Submissions {
-    /// Settles what has its row.
+    /// Settles what has its row, so many at most.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn settle(&self) -> Result<Settled, DatabaseError> {
         let attempt = "settling submissions";
-        let mut settled = Settled::default();
-        loop {
-            let rows = self.query(attempt, SETTLE, &[(&AT_ONCE, Type::INT8)]).await?;
-            let row = rows
-                .first()
-                .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
-            let (all, recovered) = (count(row, 0, attempt)?, count(row, 1, attempt)?);
-            settled.all += all;
-            settled.recovered += recovered;
-            if all < AT_ONCE.unsigned_abs() {
-                return Ok(settled);
-            }
-        }
+        let rows = self.query(attempt, SETTLE, &[(&AT_ONCE, Type::INT8)]).await?;
+        let row = rows
+            .first()
+            .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
+        let all = count(row, 0, attempt)?;
+        Ok(Settled {
+            all,
+            recovered: count(row, 1, attempt)?,
+            more: all == AT_ONCE.unsigned_abs(),
+        })
     }
 
     /// Moves on what got too old. `floor` and `last_seq`: see [`super::Claim`].

@@ -232,3 +232,16 @@ async fn failures_in_a_row_stop_all_calls_for_a_while() {
     world.api.faults().clear();
     reconciler.ready().await;
 }
+
+/// As when the URL leads to another server.
+#[tokio::test]
+async fn who_answers_everything_with_a_page_for_people_is_not_the_provider() {
+    let world = World::new().await;
+    world.api.faults().all(Fault::Html);
+    world.submit(&world.finished()).await;
+    let reconciler = world.reconciler().start();
+    reconciler.metric_is("reconciler_submissions_unusable", 1.0).await;
+    reconciler.unready("provider: starting").await;
+    world.api.faults().clear();
+    reconciler.ready().await;
+}

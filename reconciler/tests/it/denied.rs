@@ -110,7 +110,9 @@ async fn when_no_task_of_ours_is_known_none_is_given_up() {
     }
     let builder = world
         .reconciler()
-        .set("GONE_AFTER", "1s")
+        .set("GONE_AFTER", "2s")
+        .set("CHECK_INTERVAL", "300ms")
+        .set("MAX_CHECK_INTERVAL", "600ms")
         .set("DENIED_PROBE_INTERVAL", "500ms")
         .set("MAX_IN_FLIGHT", 2);
     let reconciler = builder.start();

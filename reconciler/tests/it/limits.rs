@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use nix::sys::signal::Signal;
 use sandbox::api::{Fault, RetryAfter, Rule};
 use sandbox::clock::Clock;
@@ -70,18 +71,17 @@ async fn so_they_do_on_503() {
 #[tokio::test]
 async fn a_date_in_each_form_of_http_holds_back_all_calls() {
     let ahead = Duration::from_secs(3);
-    for form in [
+    let forms = [
         RetryAfter::Date(ahead),
         RetryAfter::Rfc850Date(ahead),
         RetryAfter::AsctimeDate(ahead),
-    ] {
-        holds_back(Fault::Status(429, form), 429, TWO_SECONDS, TWO_SECONDS * 4).await;
-    }
+    ];
+    join_all(forms.map(|form| holds_back(Fault::Status(429, form), 429, TWO_SECONDS, TWO_SECONDS * 4))).await;
 }
 
 #[tokio::test]
 async fn a_provider_whose_clock_is_five_minutes_off_is_understood() {
-    for minutes in [-5, 5] {
+    join_all([-5, 5].map(async |minutes| {
         let clock = Clock::new(move || Clock::system().now() + time::Duration::minutes(minutes));
         let database = Postgres::shared().await.fresh_database().await;
         let world = World::with(shared_nats().await.url(), database, clock).await;
@@ -94,20 +94,20 @@ async fn a_provider_whose_clock_is_five_minutes_off_is_understood() {
             pause >= TWO_SECONDS && pause < TWO_SECONDS * 4,
             "{minutes} minutes: {pause:?}"
         );
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
 async fn what_is_unreadable_or_past_means_a_pause_of_our_own_and_never_none() {
     let hour = Duration::from_secs(3_600);
-    for form in [
+    let forms = [
         RetryAfter::Absent,
         RetryAfter::Text("soon".to_owned()),
         RetryAfter::PastDate(hour),
-    ] {
-        let (least, most) = (Duration::from_millis(500), TWO_SECONDS * 2);
-        holds_back(Fault::Status(429, form), 429, least, most).await;
-    }
+    ];
+    let (least, most) = (Duration::from_millis(500), TWO_SECONDS * 2);
+    join_all(forms.map(|form| holds_back(Fault::Status(429, form), 429, least, most))).await;
 }
 
 #[tokio::test]

@@ -14,5 +14,6 @@ mod process;
 mod recovery;
 mod sharing;
 mod states;
+mod surroundings;
 mod unknown_ids;
 mod world;

@@ -15,7 +15,7 @@ async fn a_kill_between_fetch_and_append_loses_nothing() {
     let mut link = Link::to(shared_nats().await.addr()).await;
     let database = Postgres::shared().await.fresh_database().await;
     let world = World::on(link.nats_url(), database).await;
-    let task = world.finished();
+    let (_, task) = world.finished_briefly();
     let builder = world
         .reconciler()
         .set("REQUEST_TIMEOUT", "20s")
@@ -72,7 +72,7 @@ async fn a_kill_between_append_and_note_stores_nothing_twice() {
     let mut link = Link::to(shared_nats().await.addr()).await;
     let database = Postgres::shared().await.fresh_database().await;
     let world = World::on(link.nats_url(), database).await;
-    let task = world.finished();
+    let (_, task) = world.finished_briefly();
     let builder = world
         .reconciler()
         .set("REQUEST_TIMEOUT", "20s")
@@ -120,7 +120,7 @@ async fn a_broker_that_is_away_loses_nothing_and_the_provider_is_left_alone() {
         .set("PUBLISH_TIMEOUT", "500ms")
         .start_ready()
         .await;
-    let slow = world.finished();
+    let (_, slow) = world.finished_briefly();
     world
         .api
         .faults()

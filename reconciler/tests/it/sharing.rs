@@ -77,7 +77,7 @@ async fn submissions_of_one_moment_and_ones_committed_late_are_all_asked_for() {
 async fn what_is_settled_while_it_is_asked_for_stays_settled() {
     let world = World::new().await;
     let _projector = world.project();
-    let (number, task) = world.finished_with_key(None);
+    let (number, task) = world.finished_briefly();
     world
         .api
         .faults()
@@ -136,7 +136,7 @@ async fn a_claim_that_ended_is_not_written_over() {
 #[tokio::test]
 async fn no_more_calls_than_allowed_are_under_way() {
     let world = World::new().await;
-    for _ in 0..60 {
+    for _ in 0..15 {
         let (_, task) = world.queued(None);
         world
             .api
@@ -146,7 +146,7 @@ async fn no_more_calls_than_allowed_are_under_way() {
     }
     let _reconciler = world.reconciler().set("MAX_IN_FLIGHT", 3).start();
     eventually("all are asked for", SOON, async || {
-        calls_by_task(&world).len() == 60
+        calls_by_task(&world).len() == 15
     })
     .await;
     assert!(

@@ -139,3 +139,27 @@ async fn many_that_stay_unknown_hide_none_that_becomes_known_and_are_given_up_in
     world.deliver(late).await;
     assert_eq!(settles(&world, id).await, (Some(late_task), None));
 }
+
+#[tokio::test]
+async fn an_id_that_is_recorded_while_it_is_found_stops_nothing() {
+    let world = World::new().await;
+    let _projector = world.project();
+    let (number, task) = world.finished_with_key(Some("k"));
+    world.deliver(number).await;
+    world.rows("answers", 1).await;
+    let id = submit_key(&world, "k").await;
+    // Written, and not yet to be seen.
+    let mut other = world.database.connect().await;
+    let open = other.transaction().await.unwrap();
+    let insert =
+        "insert into submitted_tasks (task_id, idempotency_key) values ($1, 'k') returning submission_id";
+    let owner: i64 = open.query_one(insert, &[&task]).await.unwrap().get(0);
+    let reconciler = world.reconciler().start();
+    let waits = "pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    world.rows(waits, 1).await;
+    open.commit().await.unwrap();
+    assert_eq!(settles(&world, id).await, (None, Some(owner)));
+    world.becomes(&task, "SETTLED").await;
+    let log = reconciler.stop().await;
+    assert!(!log.contains("database is not well"), "{log}");
+}

@@ -12,7 +12,7 @@ use sandbox::clock::Clock;
 use sandbox::eventually;
 use sandbox::provider::outcome::Outcome;
 use sandbox::provider::secrets::Secret;
-use sandbox::provider::task::NewTask;
+use sandbox::provider::task::{NewTask, Status};
 use sandbox::provider::{Provider, Settings, TaskNumber};
 use sandbox::seed::Seed;
 use sandbox::sender::Account;
@@ -162,6 +162,17 @@ impl World {
             let outcome = Outcome::completed(&mut Seed(7).rng("outcome", task.0.0 as u64));
             provider.finish(task.0, outcome, now).unwrap();
         });
+        task
+    }
+
+    /// A task with so little to say that its answer can be dripped.
+    pub(crate) fn finished_briefly(&self) -> (TaskNumber, String) {
+        let task = self.queued(None);
+        let now = self.clock.now();
+        let outcome = Outcome::with_response(Status::Completed, "{}");
+        self.account
+            .with(|provider| provider.finish(task.0, outcome, now))
+            .unwrap();
         task
     }
 
