@@ -1,6 +1,6 @@
 //! One submission: ask, judge, append, note.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +50,10 @@ pub struct Checker {
     /// Ends every wait.
     pub stop: Stop,
     doubt: Mutex<Doubt>,
+    /// Whether each sweep looks at every submission.
+    pub(crate) thorough: bool,
+    /// The submission up to which the last sweep has looked for rows that came; 0 at the end.
+    pub(crate) settled_up_to: AtomicI64,
     /// Whether the last word of the provider was one that it gives only to those whose key it accepts.
     accepted: AtomicBool,
 }
@@ -109,6 +113,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// What an operator watches.
     pub conditions: Conditions,
+    /// Whether each sweep looks at every submission, however many there are.
+    pub thorough: bool,
 }
 
 impl Checker {
@@ -127,6 +133,8 @@ impl Checker {
             conditions: parts.conditions,
             stop,
             doubt: Mutex::new(doubt),
+            thorough: parts.thorough,
+            settled_up_to: AtomicI64::new(0),
             accepted: AtomicBool::new(false),
         }
     }

@@ -73,7 +73,7 @@ pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
         own: Metrics::default(),
         append: append::Metrics::unregistered(),
     };
-    let opening = open(config, counters, conditions, stop.clone());
+    let opening = open(config, counters, conditions, true, stop.clone());
     let (checker, worker) = stop.unless_requested(opening).await.ok_or(OnceError::Stopped)??;
     let _working = tokio::spawn(worker.run());
 

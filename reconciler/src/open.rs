@@ -44,7 +44,7 @@ pub struct Counters {
     pub append: append::Metrics,
 }
 
-/// A checker, and the worker that has to run for anything to be appended.
+/// A checker, and the worker that has to run for anything to be appended. `thorough`: see [`Parts`].
 ///
 /// # Errors
 /// When something is wrong that waiting does not put right.
@@ -52,6 +52,7 @@ pub async fn open(
     config: WorkConfig,
     counters: Counters,
     conditions: Conditions,
+    thorough: bool,
     stop: Stop,
 ) -> Result<(Arc<Checker>, Worker), OpenError> {
     let provider = Provider::new(config.provider, config.pace.max_in_flight)?;
@@ -83,6 +84,7 @@ pub async fn open(
         source: config.source,
         metrics: counters.own,
         conditions,
+        thorough,
     };
     Ok((Arc::new(Checker::new(parts, stop)), worker))
 }

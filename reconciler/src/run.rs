@@ -58,7 +58,7 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         admin::serve(listener, registry, health, stop.clone()),
     );
 
-    let opening = open(config.work, counters, conditions, stop.clone());
+    let opening = open(config.work, counters, conditions, false, stop.clone());
     let Some(opened) = stop.unless_requested(opening).await else {
         return Ok(());
     };

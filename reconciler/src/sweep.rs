@@ -1,6 +1,7 @@
 //! One look at everything: what can be settled, what got too old, what is due.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use database::DatabaseError;
@@ -14,6 +15,8 @@ use crate::gate::Closed;
 use crate::log::Progress;
 use crate::submissions::{Aged, Ages, Claim, Claimed, Counts, Due, Filled, Settled};
 
+/// Pages of submissions that one sweep looks through for rows that came; where there are more, the next sweep goes on.
+const PAGES: u32 = 4;
 /// What is under way when a stop is requested may take so much longer. The rest is due again when its lease ends.
 const FINISH: Duration = Duration::from_secs(5);
 
@@ -131,18 +134,23 @@ impl Checker {
         Ok(filled)
     }
 
-    /// Settles what has its row, so many at a time.
+    /// Settles what has its row: of those that are due next, and of some more, so that a sweep takes its time however many
+    /// there are. The next one goes on where this one ended.
     async fn settle(&self) -> Result<Settled, DatabaseError> {
-        let mut settled = Settled::default();
-        loop {
-            let some = self.submissions.settle().await?;
+        let mut settled = self.submissions.settle_due().await?;
+        let mut after = self.settled_up_to.load(Ordering::Relaxed);
+        for page in 1.. {
+            self.conditions.progress.beat();
+            let some = self.submissions.settle_behind(after).await?;
             settled.all += some.all;
             settled.recovered += some.recovered;
-            self.conditions.progress.beat();
-            if !some.more {
-                return Ok(settled);
+            after = some.more_behind.unwrap_or(0);
+            if after == 0 || (page == PAGES && !self.thorough) {
+                break;
             }
         }
+        self.settled_up_to.store(after, Ordering::Relaxed);
+        Ok(settled)
     }
 
     /// Asks for what is due, as many at a time as the gate lets through.

@@ -18,8 +18,9 @@ comment on column submitted_tasks.same_as          is 'Another submission of the
 -- Only what can be asked for: a submission without an id is never due.
 drop index submitted_tasks_due;
 create index submitted_tasks_due on submitted_tasks (next_check_at) where state in ('OPEN', 'OVERDUE') and task_id is not null;
--- What waits for its row, in whatever state; settled rows, nearly all of them, are not in it.
-create index submitted_tasks_unsettled on submitted_tasks (task_id) where state <> 'SETTLED';
+-- What waits for its row, in whatever state, in the order in which it is gone through; settled rows, nearly all of them, are
+-- not in it.
+create index submitted_tasks_unsettled on submitted_tasks (submission_id) where state <> 'SETTLED';
 -- The ones that wait for their task id, in the order in which they are gone through.
 drop index submitted_tasks_unknown;
 create index submitted_tasks_unknown on submitted_tasks (submission_id) where task_id is null and state <> 'SETTLED';

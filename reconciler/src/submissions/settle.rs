@@ -7,30 +7,44 @@ use tokio_postgres::types::Type;
 
 use super::{Submissions, count, query, seconds, seq};
 
-/// Most rows that one transaction changes.
+/// Most rows that one transaction looks for, or changes.
 const AT_ONCE: i64 = 5_000;
+
+/// The next ones to be asked for: what has its row is not to be.
+const DUE: &str = "
+  select submission_id from submitted_tasks
+   where state in ('OPEN', 'OVERDUE') and task_id is not null and next_check_at <= now() and submission_id > $2
+   order by next_check_at
+   limit $1";
+
+/// All of them, some at a time.
+const BEHIND: &str = "
+  select submission_id from submitted_tasks
+   where state <> 'SETTLED' and submission_id > $2
+   order by submission_id
+   limit $1";
 
 /// A submission in whatever state is settled by the row of its task: a delivery that comes late still wins. Of what was parked, only
 /// what the database refused, or what was appended for this very submission, is the task's: the rest says of itself which task
 /// it is about, and a client of the broker without the secret can say anything.
-const SETTLE: &str = "
-with answered as (
+const SETTLE: &str = "), answered as (
   select s.submission_id, p.reason as parked, a.via
-    from submitted_tasks s
+    from looked_at l
+    join submitted_tasks s on s.submission_id = l.submission_id
     left join answers a on a.task_id = s.task_id
     left join lateral (select reason from parked
                         where a.task_id is null and task_id = s.task_id
                           and (reason = 'database_refuses' or stream_seq = s.appended_seq)
                         limit 1) p on true
-   where s.state <> 'SETTLED' and s.task_id is not null and (a.task_id is not null or p.reason is not null)
-   limit $1
+   where s.state <> 'SETTLED' and (a.task_id is not null or p.reason is not null)
      for update of s skip locked), settled as (
 update submitted_tasks s
    set state = 'SETTLED', settled_at = now(), last_error = 'parked: ' || answered.parked
   from answered
  where s.submission_id = answered.submission_id
 returning answered.via)
-select count(*), count(*) filter (where via = 'reconciler') from settled";
+select count(*), count(*) filter (where via = 'reconciler'), (select count(*) from looked_at), (select max(submission_id) from looked_at)
+  from settled";
 
 const OVERDUE: &str = "
 with late as (
@@ -74,8 +88,8 @@ pub struct Settled {
     pub all: u64,
     /// Those whose row came by a reconciler.
     pub recovered: u64,
-    /// There may be more.
-    pub more: bool,
+    /// The last one that was looked at, when there may be more behind it.
+    pub more_behind: Option<i64>,
 }
 
 /// How many got older than they should.
@@ -101,21 +115,41 @@ pub struct Ages {
 }
 
 impl Submissions {
-    /// Settles what has its row, so many at most.
+    /// Settles what has its row among those that are due next.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn settle(&self) -> Result<Settled, DatabaseError> {
+    pub async fn settle_due(&self) -> Result<Settled, DatabaseError> {
+        self.settle(DUE, 0).await
+    }
+
+    /// Settles what has its row among some of all, behind the submission `after`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn settle_behind(&self, after: i64) -> Result<Settled, DatabaseError> {
+        self.settle(BEHIND, after).await
+    }
+
+    async fn settle(&self, which: &str, after: i64) -> Result<Settled, DatabaseError> {
         let attempt = "settling submissions";
-        let rows = self.query(attempt, SETTLE, &[(&AT_ONCE, Type::INT8)]).await?;
+        let statement = format!("with looked_at as materialized ({which}{SETTLE}");
+        let rows = self
+            .query(
+                attempt,
+                &statement,
+                &[(&AT_ONCE, Type::INT8), (&after, Type::INT8)],
+            )
+            .await?;
         let row = rows
             .first()
             .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
-        let all = count(row, 0, attempt)?;
+        let last: Option<i64> = row.try_get(3).map_err(DatabaseError::of(attempt))?;
+        let looked_at = count(row, 2, attempt)?;
         Ok(Settled {
-            all,
+            all: count(row, 0, attempt)?,
             recovered: count(row, 1, attempt)?,
-            more: all == AT_ONCE.unsigned_abs(),
+            more_behind: last.filter(|_| looked_at == AT_ONCE.unsigned_abs()),
         })
     }
 

@@ -142,6 +142,32 @@ async fn an_event_that_the_database_refuses_settles_its_submission_and_a_strange
     assert_eq!(world.state("of-a-stranger").await, "OPEN");
 }
 
+/// A sweep looks through so many; the next one goes on behind them. What is due is looked at first in any case.
+#[tokio::test]
+async fn of_more_than_one_sweep_looks_through_all_are_settled() {
+    let world = World::new().await;
+    let many = "insert into submitted_tasks (task_id) select 'task-' || n from generate_series(1, 25000) n;
+                insert into answers (task_id, job_key, status, response_digest, via, stream_seq, received_at)
+                select 'task-' || n, 'task-' || n, 'COMPLETED', sha256(''), 'webhook', n, now()
+                  from unnest(array[1, 12000, 24000, 25000]) n;
+                update submitted_tasks set next_check_at = now() where task_id = 'task-25000'";
+    world.sql.batch_execute(many).await.unwrap();
+    let reconciler = world.start().await;
+    world.rows("submitted_tasks where state = 'SETTLED'", 4).await;
+    // From the beginning again.
+    world
+        .sql
+        .batch_execute(
+            "insert into answers (task_id, job_key, status, response_digest, via, stream_seq, received_at)
+             values ('task-2', 'task-2', 'COMPLETED', sha256(''), 'webhook', 2, now())",
+        )
+        .await
+        .unwrap();
+    world.becomes("task-2", "SETTLED").await;
+    assert_eq!(world.asked().len(), 0);
+    reconciler.metric_is("reconciler_settled_total", 5.0).await;
+}
+
 #[tokio::test]
 async fn hopeless_tasks_do_not_block_those_behind_them_and_are_tried_ever_less() {
     let world = World::new().await;
@@ -156,7 +182,7 @@ async fn hopeless_tasks_do_not_block_those_behind_them_and_are_tried_ever_less()
     world.submit_with(&last, None, "6h", "1h").await;
     let _reconciler = world
         .reconciler()
-        .set("SWEEP_LIMIT", 10)
+        .set("SWEEP_LIMIT", 40)
         .set("CHECK_INTERVAL", "1m")
         .set("MAX_CHECK_INTERVAL", "30m")
         .start();
