@@ -8,7 +8,7 @@ use schemas::delivery::TaskId;
 use serde::Deserialize;
 use service::Stop;
 use thiserror::Error;
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 use tokio::sync::mpsc;
 
 use crate::config::RecordConfig;
@@ -52,6 +52,9 @@ pub enum BadLine {
     /// The key breaks a rule.
     #[error("idempotency_key: {0}")]
     Key(#[source] schemas::delivery::InvalidTaskId),
+    /// The time is none that a program can read again.
+    #[error("created_at: not within the years that there are")]
+    CreatedAt,
     /// There is neither.
     #[error("neither task_id nor idempotency_key")]
     Neither,
@@ -110,13 +113,16 @@ impl Submission {
     ///
     /// # Errors
     /// When it is none of a submission.
-    pub fn from_line(line: &str) -> Result<Self, BadLine> {
-        let line: Line = serde_json::from_str(line)?;
+    pub fn from_line(line: &[u8]) -> Result<Self, BadLine> {
+        let line: Line = serde_json::from_slice(line)?;
         let parse = |text: Option<String>| text.map(|text| text.parse()).transpose();
         let submission = Self {
             task_id: parse(line.task_id).map_err(BadLine::Id)?,
             idempotency_key: parse(line.idempotency_key).map_err(BadLine::Key)?,
-            created_at: line.created_at,
+            created_at: line
+                .created_at
+                .map(|at| at.checked_to_offset(UtcOffset::UTC).ok_or(BadLine::CreatedAt))
+                .transpose()?,
         };
         if submission.task_id.is_none() && submission.idempotency_key.is_none() {
             return Err(BadLine::Neither);
@@ -186,7 +192,8 @@ impl Book<'_> {
         // Read on a thread that may block: standard input may be a pipe that nobody closes.
         let (sender, mut lines) = mpsc::channel(AT_ONCE);
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
+            // As bytes: one that is no text is a bad line like others.
+            for line in std::io::stdin().lock().split(b'\n') {
                 if sender.blocking_send(line).is_err() {
                     return;
                 }
@@ -198,7 +205,7 @@ impl Book<'_> {
             for line in read.drain(..) {
                 let line = line.map_err(RecordError::Read)?;
                 number += 1;
-                if line.trim().is_empty() {
+                if line.trim_ascii().is_empty() {
                     continue;
                 }
                 match Submission::from_line(&line) {
@@ -236,10 +243,14 @@ mod tests {
 
     #[test]
     fn a_line_names_a_task_or_a_key_and_nothing_else() {
-        let line = r#"{"task_id":"t","idempotency_key":"k","created_at":"2026-11-30T12:00:00Z"}"#;
+        let line = br#"{"task_id":"t","idempotency_key":"k","created_at":"2026-11-30T12:00:00Z"}"#;
         assert!(Submission::from_line(line).unwrap().created_at.is_some());
-        for line in [r#"{"task_id":"t"}"#, r#"{"idempotency_key":"k","task_id":null}"#] {
-            assert!(Submission::from_line(line).is_ok(), "{line}");
+        for line in [
+            r#"{"task_id":"t"}"#,
+            r#"{"idempotency_key":"k","task_id":null}"#,
+            "{\"task_id\":\"t\"}\r",
+        ] {
+            assert!(Submission::from_line(line.as_bytes()).is_ok(), "{line}");
         }
         for line in [
             "{}",
@@ -248,9 +259,11 @@ mod tests {
             r#"{"task_id":""}"#,
             r#"{"taskId":"t"}"#,
             r#"{"task_id":"t","created_at":"noon"}"#,
+            r#"{"task_id":"t","created_at":"9999-12-31T23:59:59-01:00"}"#,
             r#"{"idempotency_key":"a\u0000b"}"#,
         ] {
-            assert!(Submission::from_line(line).is_err(), "{line}");
+            assert!(Submission::from_line(line.as_bytes()).is_err(), "{line}");
         }
+        assert!(Submission::from_line(b"{\"task_id\":\"\xff\"}").is_err());
     }
 }

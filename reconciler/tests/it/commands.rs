@@ -120,7 +120,7 @@ async fn recording_is_idempotent_and_takes_lines() {
     let output = builder
         .output_with(
             &["record", "--stdin", "--first-check-after", "10m"],
-            &lines.join("\n"),
+            lines.join("\n").as_bytes(),
         )
         .await;
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -141,13 +141,14 @@ async fn recording_is_idempotent_and_takes_lines() {
 #[tokio::test]
 async fn bad_lines_are_named_and_the_others_recorded() {
     let world = World::new().await;
-    let lines = "{\"task_id\":\"a\"}\nnonsense\n{\"id\":\"b\"}\n{\"task_id\":\"c\"}\n";
+    let lines =
+        b"{\"task_id\":\"a\"}\nnonsense\n{\"id\":\"b\"}\n{\"task_id\":\"\xff\"}\n{\"task_id\":\"c\"}\r\n";
     let output = world
         .reconciler()
         .output_with(&["record", "--stdin"], lines)
         .await;
     assert_eq!(output.code, Some(1), "{output:?}");
-    for words in ["line 2:", "line 3:", "2 lines were not recorded"] {
+    for words in ["line 2:", "line 3:", "line 4:", "3 lines were not recorded"] {
         assert!(output.stderr.contains(words), "{output:?}");
     }
     assert_eq!(world.count("submitted_tasks").await, 2);

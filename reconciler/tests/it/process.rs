@@ -62,11 +62,11 @@ impl Builder {
 
     /// Runs a command to its end.
     pub(crate) async fn output(&self, arguments: &[&str]) -> Output {
-        self.output_with(arguments, "").await
+        self.output_with(arguments, b"").await
     }
 
     /// As [`Builder::output`], with something on standard input.
-    pub(crate) async fn output_with(&self, arguments: &[&str], input: &str) -> Output {
+    pub(crate) async fn output_with(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -78,7 +78,7 @@ impl Builder {
         let input = input.to_owned();
         tokio::spawn(async move {
             // A command that does not read its input closes it.
-            let _ = stdin.write_all(input.as_bytes()).await;
+            let _ = stdin.write_all(&input).await;
         });
         let output = tokio::time::timeout(SOON, child.wait_with_output());
         let output = output.await.expect("the command ends").unwrap();
