@@ -34,8 +34,9 @@ pub struct TargetArgs {
     #[arg(long, env = "PROVIDER_CA", value_name = "FILE")]
     pub provider_ca: Option<PathBuf>,
     /// HTTP proxy on the way to the provider. HTTP_PROXY and its like are not looked at.
-    #[arg(long, env = "PROVIDER_PROXY", value_name = "URL")]
-    pub provider_proxy: Option<Url>,
+    // Text for now, and hidden, because it may hold a password, which clap would show.
+    #[arg(long, env = "PROVIDER_PROXY", value_name = "URL", hide_env_values = true)]
+    pub provider_proxy: Option<String>,
     /// Longest time for one call, body included.
     #[arg(id = "provider_request_timeout", long = "request-timeout", env = "REQUEST_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
     pub request_timeout: Duration,
@@ -78,14 +79,23 @@ impl TargetArgs {
         );
         let base = self.base(faults);
         let authorization = authorization(environment, faults);
+        let proxy = self.proxy(faults);
         Some(Target {
             base: base?,
             authorization: authorization?,
             authorities: self.provider_ca.clone(),
-            proxy: self.provider_proxy.clone(),
+            proxy,
             request_timeout: self.request_timeout,
             max_retry_after: self.max_retry_after,
         })
+    }
+
+    fn proxy(&self, faults: &mut ConfigFaults) -> Option<Url> {
+        let url = self.provider_proxy.as_ref()?.parse::<Url>().ok();
+        // The client passes over a proxy of another kind, and calls without it.
+        let proxy = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        faults.require(proxy.is_some(), "--provider-proxy is no http or https URL");
+        proxy
     }
 
     fn base(&self, faults: &mut ConfigFaults) -> Option<String> {
@@ -199,6 +209,41 @@ mod tests {
         ] {
             let (target, faults) = check(url, false, Some("hunter2"));
             assert!(target.is_none() && faults.contains(fault), "{url}: {faults}");
+            assert!(!faults.contains("hunter2"), "{faults}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_would_be_passed_over_is_refused_without_showing_it() {
+        for (url, taken) in [
+            ("http://user:hunter2@proxy:3128", true),
+            ("https://proxy", true),
+            ("ftp://user:hunter2@proxy", false),
+            ("socks5://user:hunter2@proxy", false),
+            ("user:hunter2@proxy:3128", false),
+            ("http://user:hunter2@:3128", false),
+        ] {
+            let args = TargetArgs {
+                provider_url: "https://api.example".to_owned(),
+                provider_insecure_http: false,
+                provider_ca: None,
+                provider_proxy: Some(url.to_owned()),
+                request_timeout: Duration::from_secs(1),
+                max_retry_after: Duration::from_secs(1),
+            };
+            let mut faults = ConfigFaults::new();
+            let target = args.check(&|name| (name == KEY).then(|| "key".into()), &mut faults);
+            let faults = faults.to_string();
+            assert_eq!(
+                target.is_some_and(|target| target.proxy.is_some()),
+                taken,
+                "{url}"
+            );
+            assert_eq!(
+                faults.contains("--provider-proxy is no"),
+                !taken,
+                "{url}: {faults}"
+            );
             assert!(!faults.contains("hunter2"), "{faults}");
         }
     }

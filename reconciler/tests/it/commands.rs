@@ -56,6 +56,20 @@ async fn once_ends_with_1_and_says_what_is_left() {
 }
 
 #[tokio::test]
+async fn the_help_shows_nothing_of_the_environment_that_may_hold_a_password() {
+    let world = World::new().await;
+    let builder = world
+        .reconciler()
+        .set("PROVIDER_PROXY", "http://user:hunter2@proxy")
+        .set("NATS_URL", "nats://user:hunter2@broker");
+    for command in ["run", "once", "report", "record"] {
+        let output = builder.output(&[command, "--help"]).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_backlog_is_called_done_only_after_the_provider_was_asked() {
     let world = World::new().await;
     let _projector = world.project();

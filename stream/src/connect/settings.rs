@@ -22,6 +22,8 @@ pub struct Settings {
     #[arg(
         long = "nats-url",
         env = "NATS_URL",
+        // It may hold a password.
+        hide_env_values = true,
         value_name = "URL",
         value_delimiter = ',',
         default_value = "nats://127.0.0.1:4222"
