@@ -284,7 +284,9 @@ impl Checker {
                 self.metrics.open.inc();
                 let word = match &status {
                     OpenStatus::Queued | OpenStatus::Processing => None,
-                    OpenStatus::Unknown(text) => Some(format!("the provider says that its status is {text}")),
+                    OpenStatus::Unknown(text) => {
+                        Some(format!("the provider says that its status is {text:?}"))
+                    }
                 };
                 self.note(due, &Note::Open(word.as_deref())).await?;
             }

@@ -139,21 +139,16 @@ fn section<T: Display>(f: &mut fmt::Formatter<'_>, title: &str, list: &List<T>) 
 
 impl Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut name = String::new();
+        write!(f, "{}  ", minutes(self.created_at))?;
         match (&self.task_id, &self.idempotency_key) {
-            (Some(id), Some(key)) => write!(name, "{id} (key {key})")?,
-            (Some(id), None) => name.push_str(id),
-            (None, Some(key)) => write!(name, "key {key}")?,
-            (None, None) => write!(name, "submission {}", self.submission_id)?,
+            (Some(id), Some(key)) => write!(f, "{} (key {})", Plain(id), Plain(key))?,
+            (Some(id), None) => Plain(id).fmt(f)?,
+            (None, Some(key)) => write!(f, "key {}", Plain(key))?,
+            (None, None) => write!(f, "submission {}", self.submission_id)?,
         }
-        write!(
-            f,
-            "{}  {name}  checked {} times",
-            minutes(self.created_at),
-            self.checks
-        )?;
+        write!(f, "  checked {} times", self.checks)?;
         if let Some(error) = &self.last_error {
-            write!(f, ": {error}")?;
+            write!(f, ": {}", Plain(error))?;
         }
         Ok(())
     }
@@ -161,7 +156,19 @@ impl Display for Listed {
 
 impl Display for Unsubmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}  {}", minutes(self.received_at), self.task_id)
+        write!(f, "{}  {}", minutes(self.received_at), Plain(&self.task_id))
+    }
+}
+
+/// Text of others on one line of a terminal, which takes no orders from it.
+struct Plain<'t>(&'t str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(f, "{}", letter.escape_default()),
+            false => f.write_char(letter),
+        })
     }
 }
 

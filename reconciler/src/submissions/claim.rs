@@ -11,6 +11,9 @@ use super::{Submissions, query, seconds, seq};
 
 /// The next check moves ahead by the lease: whoever looks meanwhile does not find the row due, and when this process dies it is due
 /// again after that. One that was appended waits for its row, as long as its event is one that the projectors have yet to reach.
+///
+/// The application fills these columns too, with whatever it likes: no value of one row may stop the statement for all of them, or be
+/// one that cannot be read here (`-infinity`).
 const CLAIM: &str = "
 with due as (
   select submission_id, next_check_at
@@ -22,14 +25,16 @@ with due as (
    limit $1
      for update skip locked)
 update submitted_tasks s
-   set next_check_at = now() + make_interval(secs => $5), checks = s.checks + 1
+   set next_check_at = now() + make_interval(secs => $5), checks = least(s.checks, 2147483646) + 1
   from due
  where s.submission_id = due.submission_id
-returning s.submission_id, s.task_id, s.next_check_at, due.next_check_at, s.checks, s.created_at < now() - make_interval(secs => $6)";
+returning s.submission_id, s.task_id, s.next_check_at,
+          greatest(due.next_check_at, '2000-01-01 00:00Z'), s.checks, s.created_at < now() - make_interval(secs => $6)";
 
-/// How long the pause lasts, if there is one.
+/// How long the pause lasts, if there is one. After five seconds it is looked at again: whoever made it by hand may take it back, and
+/// need not have given it an end.
 const PAUSED: &str = "
-select extract(epoch from paused_until - now())::float8
+select extract(epoch from least(paused_until, now() + interval '5 seconds') - now())::float8
   from provider_pause
  where provider = $1 and paused_until > now()";
 

@@ -30,17 +30,25 @@ select count(*) filter (where state = 'OPEN'),
  cross join lateral (select state in ('OPEN', 'OVERDUE') as waiting) w
  where state <> 'SETTLED'";
 
-/// One that the provider must know, if it knows any of ours.
+/// One that the provider must know, if it knows any of ours: by its own word it was created not long ago, where a submission may
+/// have been recorded long after. Looked for among the latest, so that what was settled over years is not gone through.
 const KNOWN: &str = "
-select task_id from submitted_tasks
- where state = 'SETTLED' and task_id is not null and created_at > now() - make_interval(secs => $1)
- order by submission_id desc
+select s.task_id
+  from (select task_id, created_at from submitted_tasks
+         where state = 'SETTLED' and task_id is not null
+         order by submission_id desc
+         limit 1000) s
+  join answers a on a.task_id = s.task_id
+ where coalesce(a.created_at, s.created_at) > now() - make_interval(secs => $1)
+ order by coalesce(a.created_at, s.created_at) desc
  limit 1";
 
 const STATES: &str = "select state, count(*) from submitted_tasks group by state order by state";
 
+/// Whatever time of creation the application wrote into a row, it can be read and printed.
 const LISTED: &str = "
-select submission_id, task_id, idempotency_key, created_at, checks, checked_at, last_error, count(*) over ()
+select submission_id, task_id, idempotency_key, greatest(least(created_at, '9999-12-31Z'), '0001-01-01Z'), checks,
+       checked_at, last_error
   from submitted_tasks
  where state <> 'SETTLED' and ";
 
@@ -153,22 +161,7 @@ impl Submissions {
     pub async fn counts(&self) -> Result<Counts, DatabaseError> {
         let attempt = "counting submissions";
         let rows = self.query(attempt, COUNTS, &[(&UNUSABLE, Type::INT4)]).await?;
-        let row = rows
-            .first()
-            .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
-        let at = |column| count(row, column, attempt);
-        Ok(Counts {
-            open: at(0)?,
-            overdue: at(1)?,
-            gone: at(2)?,
-            lost: at(3)?,
-            too_large: at(4)?,
-            unknown: at(5)?,
-            outstanding: at(6)?,
-            appended: at(7)?,
-            critical: at(8)?,
-            unusable: at(9)?,
-        })
+        Counts::read(&rows, attempt)
     }
 
     /// A task that was answered and is younger than `age`: the provider should still have it.
@@ -196,10 +189,17 @@ impl Submissions {
         self.database
             .transaction(async |client, _| {
                 let unusable = format!("state in ('OPEN', 'OVERDUE') and unusable_answers >= {UNUSABLE}");
-                let list = async |condition: &str| {
+                // Most lists are empty, and to find that out by each of them means to go through all that is not settled.
+                let counts = query(client, attempt, COUNTS, &[(&UNUSABLE, Type::INT4)]).await?;
+                let counts = Counts::read(&counts, attempt)?;
+                let list = async |count: u64, condition: &str| {
+                    if count == 0 {
+                        return Ok(List::of(0, Vec::new()));
+                    }
                     let statement = format!("{LISTED}{condition}{LISTED_ORDER}");
                     let rows = query(client, attempt, &statement, &[(&most, Type::INT8)]).await?;
-                    List::read(&rows, 7, Listed::read)
+                    let listed = rows.iter().map(Listed::read).collect::<Result<_, _>>();
+                    Ok::<_, DatabaseError>(List::of(count, listed.map_err(DatabaseError::of(attempt))?))
                 };
                 let states = query(client, attempt, STATES, &[]).await?;
                 let states = states
@@ -214,35 +214,59 @@ impl Submissions {
                 let unsubmitted = query(client, attempt, UNSUBMITTED, &[(&most, Type::INT8)]).await?;
                 Ok(Report {
                     states,
-                    overdue: list("state = 'OVERDUE'").await?,
-                    critical: list("state in ('OPEN', 'OVERDUE') and critical_at is not null").await?,
-                    gone: list("state = 'GONE'").await?,
-                    lost: list("state = 'LOST'").await?,
-                    too_large: list("state = 'TOO_LARGE'").await?,
-                    unusable: list(&unusable).await?,
-                    unknown_ids: list("task_id is null").await?,
-                    unsubmitted: List::read(&unsubmitted, 3, Unsubmitted::read)?,
+                    overdue: list(counts.overdue, "state = 'OVERDUE'").await?,
+                    critical: list(
+                        counts.critical,
+                        "state in ('OPEN', 'OVERDUE') and critical_at is not null",
+                    )
+                    .await?,
+                    gone: list(counts.gone, "state = 'GONE'").await?,
+                    lost: list(counts.lost, "state = 'LOST'").await?,
+                    too_large: list(counts.too_large, "state = 'TOO_LARGE'").await?,
+                    unusable: list(counts.unusable, &unusable).await?,
+                    unknown_ids: list(counts.unknown, "task_id is null").await?,
+                    unsubmitted: List::of(
+                        unsubmitted.first().map_or(Ok(0), |row| count(row, 3, attempt))?,
+                        unsubmitted
+                            .iter()
+                            .map(Unsubmitted::read)
+                            .collect::<Result<_, _>>()
+                            .map_err(DatabaseError::of(attempt))?,
+                    ),
                 })
             })
             .await
     }
 }
 
-impl<T> List<T> {
-    fn read(
-        rows: &[Row],
-        count_column: usize,
-        read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
-    ) -> Result<Self, DatabaseError> {
-        let attempt = "reading the report";
-        let count = rows
+impl Counts {
+    fn read(rows: &[Row], attempt: &'static str) -> Result<Self, DatabaseError> {
+        let row = rows
             .first()
-            .map_or(Ok(0), |row| count(row, count_column, attempt))?;
-        let oldest = rows.iter().map(read).collect::<Result<_, _>>();
+            .ok_or(DatabaseError::Unexpected("a count gave no row"))?;
+        let at = |column| count(row, column, attempt);
         Ok(Self {
-            count,
-            oldest: oldest.map_err(DatabaseError::of(attempt))?,
+            open: at(0)?,
+            overdue: at(1)?,
+            gone: at(2)?,
+            lost: at(3)?,
+            too_large: at(4)?,
+            unknown: at(5)?,
+            outstanding: at(6)?,
+            appended: at(7)?,
+            critical: at(8)?,
+            unusable: at(9)?,
         })
+    }
+}
+
+impl<T> List<T> {
+    /// `oldest` may have been read a moment after the count.
+    fn of(count: u64, oldest: Vec<T>) -> Self {
+        Self {
+            count: count.max(oldest.len() as u64),
+            oldest,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ with unknown as (
     join answers a on a.job_key = u.job_key and a.idempotency_key = u.idempotency_key
     left join submitted_tasks o on o.task_id = a.task_id
    where a.created_at is null
-      or a.created_at between u.created_at - make_interval(secs => $3) and u.created_at + make_interval(secs => $3)
+      or u.created_at between a.created_at - make_interval(secs => $3) and a.created_at + make_interval(secs => $3)
    order by u.submission_id, o.submission_id is not null, a.created_at desc nulls last, a.task_id desc), owned as (
   select submission_id, task_id, coalesce(owner, min(submission_id) over (partition by task_id)) as owner from found), filled as (
 update submitted_tasks s

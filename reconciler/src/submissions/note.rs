@@ -18,14 +18,14 @@ const ANSWERED: &str = "
 update submitted_tasks
    set checked_at = now(), next_check_at = now() + make_interval(secs => $3), last_error = $4,
        appended_seq = coalesce($5, appended_seq), not_found = 0, not_found_since = null,
-       unusable_answers = case when $6 then unusable_answers + 1 else 0 end";
+       unusable_answers = case when $6 then least(unusable_answers, 2147483646) + 1 else 0 end";
 
 /// It said that it knows no such task. Said often enough and for long enough, that is believed.
 const NOT_FOUND: &str = "
 update submitted_tasks
    set checked_at = now(), next_check_at = now() + make_interval(secs => $3), last_error = $4,
-       not_found = not_found + 1, not_found_since = coalesce(not_found_since, now()), unusable_answers = 0,
-       state = case when $5 and not_found + 1 >= $6 and coalesce(not_found_since, now()) <= now() - make_interval(secs => $7)
+       not_found = least(not_found, 2147483646) + 1, not_found_since = coalesce(not_found_since, now()), unusable_answers = 0,
+       state = case when $5 and not_found >= $6 - 1 and coalesce(not_found_since, now()) <= now() - make_interval(secs => $7)
                     then 'GONE' else state end";
 
 /// Nothing came of it.

@@ -56,12 +56,14 @@ update submitted_tasks s set state = 'OVERDUE' from late where s.submission_id =
 returning s.submission_id";
 
 /// Given up once the provider was asked for it in vain when it could keep the result no longer, or said before that it does not know
-/// it. What is on the stream is not lost: it waits for its row.
+/// it. One that is due is asked for first, also when somebody made it so by hand. What is on the stream is not lost: it waits for its
+/// row.
 const LOST: &str = "
 with late as (
   select submission_id from submitted_tasks
    where state in ('OPEN', 'OVERDUE') and created_at < now() - make_interval(secs => $1)
-     and (task_id is null or not_found > 0 or checked_at >= created_at + make_interval(secs => $1))
+     and (task_id is null
+          or next_check_at > now() and (not_found > 0 or created_at <= checked_at - make_interval(secs => $1)))
      and (appended_seq is null or appended_seq <= $3 or appended_seq > $4)
    limit $2
      for update skip locked)

@@ -138,6 +138,16 @@ async fn a_task_that_was_answered_before_proves_that_the_unknown_ones_are_gone()
     world.deliver(number).await;
     world.submit(&answered).await;
     world.rows("answers", 1).await;
+    // Recorded long after it was created, it proves nothing: the provider keeps it no longer.
+    world
+        .sql
+        .batch_execute(
+            "insert into answers (task_id, job_key, status, created_at, response_digest, via, stream_seq, received_at)
+             values ('old', 'old', 'COMPLETED', now() - interval '30h', sha256(''), 'webhook', 1, now());
+             insert into submitted_tasks (task_id, state, settled_at) values ('old', 'SETTLED', now())",
+        )
+        .await
+        .unwrap();
     for number in 0..30 {
         world.submit(&format!("cleared-{number}")).await;
     }
@@ -145,6 +155,7 @@ async fn a_task_that_was_answered_before_proves_that_the_unknown_ones_are_gone()
     world.rows("submitted_tasks where state = 'GONE'", 30).await;
     assert_eq!(world.state(&answered).await, "SETTLED");
     assert!(world.asked_about(&answered) >= 1);
+    assert_eq!(world.asked_about("old"), 0);
     reconciler.ready().await;
 }
 

@@ -9,6 +9,7 @@ mod answers;
 mod commands;
 mod denied;
 mod limits;
+mod odd_rows;
 mod outages;
 mod process;
 mod recovery;

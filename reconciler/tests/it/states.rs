@@ -56,18 +56,23 @@ async fn what_the_provider_keeps_no_longer_is_asked_for_once_more_and_then_lost(
     for task in tasks {
         world.submit_with(task, None, "24h 1s", "0s").await;
     }
-    let reconciler = world.start().await;
+    let unhurried = world
+        .reconciler()
+        .set("CHECK_INTERVAL", "1m")
+        .set("MAX_CHECK_INTERVAL", "1m");
+    let reconciler = unhurried.start_ready().await;
     for task in tasks {
         world.becomes(task, "LOST").await;
         assert_eq!(world.asked_about(task), 1, "{task}");
     }
+    assert!(reconciler.stop().await.contains("submissions are given up"));
+    let _reconciler = world.start().await;
     let other = world.queued(None).1;
     world.submit(&other).await;
     world.is_asked_about(&other, 4).await;
     for task in tasks {
         assert_eq!(world.asked_about(task), 1, "{task}");
     }
-    assert!(reconciler.stop().await.contains("submissions are given up"));
 }
 
 /// The last chance is taken, not timed out: after an outage of ours there may still be something to get.
