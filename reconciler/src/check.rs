@@ -1,7 +1,7 @@
 //! One submission: ask, judge, append, note.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +27,8 @@ use crate::submissions::{Due, Note, Submissions, UNUSABLE};
 
 /// Bodies from this size on are read where they hold up nothing else on the same thread.
 const LARGE_BODY: usize = 64 << 10;
+/// So many pauses in a row that end without an answer, and the provider is not well, however politely it says so.
+const PAUSES: u32 = 5;
 
 /// What all checks share.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub struct Checker {
     /// Ends every wait.
     pub stop: Stop,
     doubt: Mutex<Doubt>,
+    /// Whether what answers is the provider at all: none of its answers can be used.
+    strange: Mutex<Doubt>,
     /// Whether each sweep looks at every submission.
     pub(crate) thorough: bool,
     /// The submission up to which the last sweep has looked for rows that came; 0 at the end.
@@ -133,6 +137,7 @@ impl Checker {
             conditions: parts.conditions,
             stop,
             doubt: Mutex::new(doubt),
+            strange: Mutex::new(Doubt::new(Duration::ZERO)),
             thorough: parts.thorough,
             settled_up_to: AtomicI64::new(0),
             accepted: AtomicBool::new(false),
@@ -229,14 +234,21 @@ impl Checker {
     }
 
     async fn throttled(&self, throttled: Throttled) {
-        let pause = self.gate.throttled(throttled.retry_after, rand::random());
+        let (pause, closes) = self.gate.throttled(throttled.retry_after, rand::random());
         self.metrics.pauses.inc();
         let reason = throttled.status.to_string();
-        info!(
-            status = throttled.status.as_u16(),
-            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-            "the provider asks to be left alone; all calls wait"
-        );
+        let closings = self.gate.closings();
+        // Once for a row of them: a pause can be as short as a second.
+        if closes && closings == 1 {
+            info!(
+                status = throttled.status.as_u16(),
+                pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                "the provider asks to be left alone; all calls wait"
+            );
+        }
+        if closings >= PAUSES {
+            self.fail(&format!("it asks again and again to be left alone ({reason})"));
+        }
         if let Err(error) = self.submissions.pause(pause, &reason).await {
             warn!(error = %Chain(&error), "other reconcilers were not told of the pause");
         }
@@ -253,12 +265,15 @@ impl Checker {
     /// The provider accepts our key.
     fn well(&self) {
         self.accepted.store(true, Ordering::Relaxed);
-        self.conditions.provider.ok();
+        if !lock(&self.strange).is_raised() {
+            self.conditions.provider.ok();
+        }
     }
 
     /// The provider knows a task of ours.
     fn knows(&self) {
         self.doubt().known();
+        lock(&self.strange).known();
         self.well();
     }
 
@@ -303,6 +318,7 @@ impl Checker {
         Ok(Step::Asked)
     }
 
+    /// The provider told of a task of ours.
     async fn append(&self, due: &Due, event: Event) -> Result<Step, DatabaseError> {
         match self.log.appender.append(event).await {
             Ok(appended) => {
@@ -344,6 +360,14 @@ impl Checker {
     }
 
     async fn unusable(&self, due: &Due, reason: &str) -> Result<(), DatabaseError> {
+        let strange = {
+            let mut strange = lock(&self.strange);
+            strange.unknown(due.submission);
+            strange.is_raised()
+        };
+        if strange {
+            self.fail(&format!("none of its answers can be used: {reason}"));
+        }
         let unusable = self.note(due, &Note::Unusable(reason)).await?;
         if unusable == UNUSABLE {
             warn!(
@@ -435,9 +459,8 @@ impl Checker {
         self.pace.schedule().after(due.checks, rand::random())
     }
 
-    fn doubt(&self) -> std::sync::MutexGuard<'_, Doubt> {
-        // Nothing panics while it holds the lock.
-        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    fn doubt(&self) -> MutexGuard<'_, Doubt> {
+        lock(&self.doubt)
     }
 
     /// Whether the provider accepts our key, as far as is known.
@@ -507,4 +530,9 @@ impl Checker {
         self.fail("the provider knows none of our tasks: is the key of another account, or the URL of another environment?");
         Ok(())
     }
+}
+
+fn lock(doubt: &Mutex<Doubt>) -> MutexGuard<'_, Doubt> {
+    // Nothing panics while it holds the lock.
+    doubt.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! Whether the provider knows our tasks at all.
 //!
+//! The same counts whether any of its answers can be used: a page that some proxy shows is an answer too.
+//!
 //! A task that the provider deleted, a key of another account, the URL of another environment and a provider that has lost
 //! its memory for a while are answered alike: 404. So when one task after the other is unknown, and none was known for a
 //! while, that is doubted first, and no task is given up for it.

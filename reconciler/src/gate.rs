@@ -69,6 +69,8 @@ struct State {
     careful: bool,
     /// Failures in a row.
     failures: u32,
+    /// How often it was closed since the last answer.
+    closings: u32,
     throttled: Backoff,
     failing: Backoff,
 }
@@ -83,6 +85,7 @@ impl Gate {
                 closed: None,
                 careful: false,
                 failures: 0,
+                closings: 0,
                 throttled: pauses(),
                 failing: pauses(),
             }),
@@ -105,6 +108,11 @@ impl Gate {
         self.lock().closed()
     }
 
+    /// How often it was closed since the last answer.
+    pub fn closings(&self) -> u32 {
+        self.lock().closings
+    }
+
     /// An answer came, whatever it says.
     pub fn answered(&self) {
         let mut state = self.lock();
@@ -112,17 +120,19 @@ impl Gate {
         if state.closed().is_none() {
             state.careful = false;
             state.failures = 0;
+            state.closings = 0;
             state.throttled.reset();
             state.failing.reset();
         }
     }
 
-    /// The provider wants to be left alone: for how long, when it said so. Gives the pause.
-    pub fn throttled(&self, asked: Option<Duration>, random: f64) -> Duration {
+    /// The provider wants to be left alone: for how long, when it said so. Gives the pause, and whether that closes the gate.
+    pub fn throttled(&self, asked: Option<Duration>, random: f64) -> (Duration, bool) {
         let mut state = self.lock();
         let pause = asked.unwrap_or_else(|| state.throttled.pause(random));
+        let closes = state.closed().is_none();
         state.close(pause, Why::Throttled);
-        pause
+        (pause, closes)
     }
 
     /// Another process was told to leave the provider alone for `rest` longer.
@@ -167,6 +177,9 @@ impl State {
     fn close(&mut self, pause: Duration, why: Why) {
         let until = Instant::now() + pause;
         self.careful = true;
+        if self.closed().is_none() {
+            self.closings += 1;
+        }
         if self.closed().is_none_or(|closed| closed.until < until) {
             self.closed = Some(Closed { until, why });
         }
@@ -193,7 +206,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_a_pause_one_call_goes_first() {
         let gate = Gate::new(8);
-        assert_eq!(gate.throttled(Some(SECOND * 7), 0.0), SECOND * 7);
+        assert_eq!(gate.throttled(Some(SECOND * 7), 0.0), (SECOND * 7, true));
         advance(SECOND * 6).await;
         assert_eq!(
             (gate.room(0), gate.closed().map(|closed| closed.why)),
@@ -203,6 +216,19 @@ mod tests {
         assert_eq!((gate.room(0), gate.room(1), gate.closed()), (1, 0, None));
         gate.answered();
         assert_eq!(gate.room(0), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_counts_how_often_it_was_closed_since_the_last_answer() {
+        let gate = Gate::new(8);
+        for closings in 1..=3 {
+            gate.throttled(Some(SECOND), 0.0);
+            gate.throttled(Some(SECOND), 0.0);
+            assert_eq!(gate.closings(), closings, "two replies at once are one");
+            advance(SECOND).await;
+        }
+        gate.answered();
+        assert_eq!(gate.closings(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -218,12 +244,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pauses_that_nobody_gave_a_time_for_double_up_to_a_minute() {
         let gate = Gate::new(8);
-        let pauses: Vec<_> = (0..8).map(|_| gate.throttled(None, 0.0).as_secs()).collect();
+        let pauses: Vec<_> = (0..8).map(|_| gate.throttled(None, 0.0).0.as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(gate.throttled(None, 1.0), SECOND * 30);
+        assert_eq!(gate.throttled(None, 1.0), (SECOND * 30, false));
         advance(SECOND * 61).await;
         gate.answered();
-        assert_eq!(gate.throttled(None, 0.0), SECOND);
+        assert_eq!(gate.throttled(None, 0.0), (SECOND, true));
     }
 
     #[tokio::test(start_paused = true)]

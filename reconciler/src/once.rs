@@ -18,6 +18,8 @@ use crate::sweep::{Held, Swept};
 
 /// Results that are on the stream become rows within moments, where a projector runs. This long without one of them is enough.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many pauses in a row that end without an answer are enough too: who ran this may try again later.
+const PAUSES: u32 = 5;
 /// Between two looks for rows.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -30,7 +32,7 @@ pub enum OnceError {
     /// The database failed.
     #[error(transparent)]
     Database(#[from] database::DatabaseError),
-    /// The provider does not accept the key, or knows none of our tasks.
+    /// The provider does not answer, does not accept the key, or knows none of our tasks.
     #[error("the provider cannot be asked: {}", .0.as_str())]
     Refused(Why),
     /// Nothing can be appended.
@@ -85,6 +87,9 @@ pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
                 return Err(OnceError::Refused(closed.why));
             }
             Some(Held::Stream) => return Err(OnceError::Stream),
+            Some(Held::Closed(closed)) if checker.gate.closings() >= PAUSES => {
+                return Err(OnceError::Refused(closed.why));
+            }
             Some(Held::Closed(_)) => {}
             _ if swept.more => {}
             // What can be done has been done; the rest is up to the projectors.

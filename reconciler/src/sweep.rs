@@ -252,7 +252,8 @@ impl Checker {
         m.count(&swept.counts);
         m.closed(self.gate.closed().map(|closed| closed.why));
         m.waiting.set(i64::from(swept.held == Some(Held::Lag)));
-        if swept.settled.all + swept.filled + swept.asked as u64 > 0 {
+        // Not for each of the calls that only find the provider wanting to be left alone still.
+        if swept.settled.all + swept.filled + swept.asked as u64 > 0 && self.gate.closings() <= 1 {
             info!(
                 asked = swept.asked,
                 appended = swept.appended,

@@ -247,3 +247,21 @@ async fn who_answers_everything_with_a_page_for_people_is_not_the_provider() {
     world.api.faults().clear();
     reconciler.ready().await;
 }
+
+/// As where a proxy answers in the provider's place, or the URL is that of a website.
+#[tokio::test]
+async fn when_no_answer_can_be_used_it_is_unready_until_one_can() {
+    for fault in [Fault::Html, Fault::status(400)] {
+        let world = World::new().await;
+        let tasks: Vec<String> = (0..12).map(|_| world.queued(None).1).collect();
+        world.api.faults().all(fault);
+        for task in &tasks {
+            world.submit(task).await;
+        }
+        let reconciler = world.reconciler().start();
+        reconciler.unready("none of its answers can be used").await;
+        assert!(reconciler.lives().await);
+        world.api.faults().clear();
+        reconciler.ready().await;
+    }
+}

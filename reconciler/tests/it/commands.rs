@@ -1,6 +1,6 @@
 //! The commands, and what is refused at the start.
 
-use sandbox::api::Fault;
+use sandbox::api::{Fault, RetryAfter};
 use serde_json::Value;
 
 use crate::world::World;
@@ -53,6 +53,24 @@ async fn once_ends_with_1_and_says_what_is_left() {
     let output = world.reconciler().output(&["once"]).await;
     assert_eq!(output.code, Some(1), "{output:?}");
     assert!(output.stderr.contains("cannot be asked: denied"), "{output:?}");
+}
+
+/// Whoever started it, a person or cron, may start it again later.
+#[tokio::test]
+async fn once_ends_with_1_when_the_provider_never_answers() {
+    let world = World::new().await;
+    for number in 0..20 {
+        world.submit(&format!("t-{number}")).await;
+    }
+    world.api.faults().all(Fault::Status(429, RetryAfter::Seconds(1)));
+    let output = world.reconciler().output(&["once"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("cannot be asked: throttled"), "{output:?}");
+    world.api.faults().clear();
+    world.api.faults().all(Fault::HangUp);
+    let output = world.reconciler().output(&["once"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("cannot be asked: failing"), "{output:?}");
 }
 
 #[tokio::test]

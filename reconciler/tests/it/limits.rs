@@ -202,3 +202,18 @@ async fn a_stop_signal_ends_the_wait_at_once() {
     let status = reconciler.ended(Duration::from_secs(5)).await;
     assert_eq!(status.code(), Some(0), "{}", reconciler.log());
 }
+
+/// A provider that does nothing else is not well, and says so often enough itself.
+#[tokio::test]
+async fn pauses_without_an_answer_in_between_make_it_unready_and_fill_no_log() {
+    let world = busy().await;
+    world.api.faults().all(Fault::Status(429, RetryAfter::Seconds(1)));
+    let reconciler = world.reconciler().start();
+    reconciler.unready("again and again").await;
+    let log = reconciler.log();
+    let lines = |words| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(lines("asks to be left alone"), 1, "{log}");
+    assert!(lines("swept") <= 1, "{log}");
+    world.api.faults().clear();
+    reconciler.ready().await;
+}
