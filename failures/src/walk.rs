@@ -5,6 +5,7 @@
 //! until all is quiet, and judging.
 
 mod application;
+mod choice;
 mod judging;
 mod operation;
 mod perform;

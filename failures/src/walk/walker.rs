@@ -11,6 +11,7 @@ use sandbox::servers::{Backup, Disk, PostgresOptions};
 use tokio::time::Instant;
 
 use super::application::Application;
+use super::choice;
 use super::report::{Story, Telling};
 use super::state::State;
 use crate::oracle::Verdict;
@@ -129,7 +130,7 @@ impl Walker {
         let per_second = self.seed.rng("load", steps.start).random_range(10..60);
         let load = self.world.load(per_second);
         for step in steps {
-            let operation = self.state.next(&mut self.seed.rng("operation", step));
+            let operation = choice::next(&self.state, &mut self.seed.rng("operation", step));
             self.story.0.does(operation);
             self.perform(operation).await;
             self.everybody_lives();
