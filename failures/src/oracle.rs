@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
+use time::OffsetDateTime;
 
 use self::stream::Stored;
 use self::tables::Tables;
@@ -28,6 +29,9 @@ pub struct Sent {
     pub body: Bytes,
     /// Whether a request with this body got a 2xx.
     pub acknowledged: bool,
+    /// When it had one at the latest, by the clock of this machine, where that is known. What comes onto the stream only
+    /// later was lost at that moment, whoever brought it then.
+    pub acknowledged_by: Option<OffsetDateTime>,
     /// Whether a row must come of it in the end, 2xx or not: the result of a task.
     pub owed: bool,
     /// Where it stands, in words: attempts, last status, last error.

@@ -57,6 +57,8 @@ pub struct World {
     pub(crate) clock: Clock,
     /// Milliseconds by which the provider's clock is ahead of this machine's.
     pub(crate) ahead: Arc<AtomicI64>,
+    /// Whether it was never anything else than this machine's.
+    pub(crate) clock_is_true: bool,
     pub(crate) posted: Vec<Posted>,
     pub(crate) secret: Secret,
     /// What the test did on purpose and the judge must allow.
@@ -181,6 +183,7 @@ impl World {
             sender,
             clock,
             ahead,
+            clock_is_true: true,
             posted: Vec::new(),
             secret,
             expected: Expected::default(),

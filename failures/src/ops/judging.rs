@@ -123,12 +123,15 @@ impl World {
     fn sent(&self) -> Vec<Sent> {
         let mut sent = self.account.with(|provider| {
             let deliveries = provider.deliveries().iter();
-            deliveries.map(of_delivery).collect::<Vec<_>>()
+            deliveries
+                .map(|delivery| of_delivery(delivery, self.clock_is_true))
+                .collect::<Vec<_>>()
         });
         sent.extend(self.posted.iter().enumerate().map(|(number, posted)| Sent {
             name: format!("post {number} by hand"),
             body: posted.body.clone(),
             acknowledged: posted.status.is_some_and(|status| (200..300).contains(&status)),
+            acknowledged_by: None,
             owed: false,
             standing: format!("status {:?}", posted.status),
         }));
@@ -136,7 +139,7 @@ impl World {
     }
 }
 
-fn of_delivery(delivery: &Delivery) -> Sent {
+fn of_delivery(delivery: &Delivery, clock_is_true: bool) -> Sent {
     let replies = delivery
         .attempts
         .iter()
@@ -157,6 +160,10 @@ fn of_delivery(delivery: &Delivery) -> Sent {
         name: delivery.webhook_id.clone(),
         body: delivery.body.clone(),
         acknowledged: replies.clone().any(Reply::is_accepted),
+        acknowledged_by: match delivery.state {
+            State::Delivered(at) if clock_is_true => Some(at),
+            _ => None,
+        },
         owed: matches!(delivery.subject, Subject::Task(_)),
         standing: format!("{standing}; attempts: {}", replied.join(", ")),
     }

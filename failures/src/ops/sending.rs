@@ -147,8 +147,9 @@ impl World {
     }
 
     /// Puts the provider's clock so far ahead of the receiver's (behind, when negative).
-    pub fn shift_provider_clock(&self, ahead: time::Duration) {
+    pub fn shift_provider_clock(&mut self, ahead: time::Duration) {
         let milliseconds = i64::try_from(ahead.whole_milliseconds()).expect("less than an age");
+        self.clock_is_true = false;
         self.ahead.store(milliseconds, Ordering::Relaxed);
     }
 

@@ -6,6 +6,7 @@ use schemas::delivery::{self, Delivery};
 use schemas::event::{Fact, Kind, MsgId, Via};
 use schemas::projection::{self, Answer};
 use serde_json::Value;
+use time::OffsetDateTime;
 
 use super::stream::{Due, Stored, subjects};
 use super::tables::{self, Columns, Tables};
@@ -87,20 +88,28 @@ impl<'e> Case<'e> {
     }
 
     fn what_was_acknowledged_is_on_the_stream(&mut self) {
-        let stored: HashSet<Content> = self
-            .events
-            .iter()
-            .filter_map(|(event, _)| Content::of(&event.body))
-            .collect();
-        for sent in self.evidence.sent.iter().filter(|sent| sent.acknowledged) {
-            if Content::of(&sent.body).is_some_and(|content| !stored.contains(&content)) {
-                self.lost += 1;
-                self.faults.push(format!(
-                    "{} got a 2xx and is not on the stream: {}",
-                    sent.name,
-                    self.whereabouts(&task_of(&sent.body))
-                ));
+        let mut stored: HashMap<Content, OffsetDateTime> = HashMap::new();
+        for (event, _) in &self.events {
+            if let Some(content) = Content::of(&event.body) {
+                // In order, so the first is the earliest.
+                stored.entry(content).or_insert(event.time);
             }
+        }
+        for sent in self.evidence.sent.iter().filter(|sent| sent.acknowledged) {
+            let Some(content) = Content::of(&sent.body) else {
+                continue;
+            };
+            let how = match (stored.get(&content), sent.acknowledged_by) {
+                (None, _) => "and is not on the stream".to_owned(),
+                (Some(at), Some(by)) if *at > by => format!("by {by} and was not on the stream before {at}"),
+                _ => continue,
+            };
+            self.lost += 1;
+            self.faults.push(format!(
+                "{} got a 2xx {how}: {}",
+                sent.name,
+                self.whereabouts(&task_of(&sent.body))
+            ));
         }
     }
 

@@ -41,6 +41,7 @@ fn sent(name: &str, body: &Bytes) -> Sent {
         name: name.to_owned(),
         body: body.clone(),
         acknowledged: true,
+        acknowledged_by: None,
         owed: true,
         standing: "delivered".to_owned(),
     }
@@ -163,6 +164,20 @@ fn a_result_that_was_acknowledged_and_is_not_on_the_stream_is_named_with_where_i
     assert!(faults[1].starts_with("task b/1 ended and is not answered"));
     let verdict = judge(&evidence, &Expected::default());
     assert_eq!((verdict.lost, verdict.duplicated), (2, 0));
+}
+
+#[test]
+fn a_result_that_came_onto_the_stream_only_after_its_2xx_was_lost_all_the_same() {
+    let mut evidence = good();
+    let stored = evidence.events.iter().find(|event| event.seq == 3).unwrap().time;
+    evidence.sent[2].acknowledged_by = Some(stored);
+    assert_eq!(faults(&evidence), [""; 0]);
+    evidence.sent[2].acknowledged_by = Some(stored - std::time::Duration::from_millis(1));
+    one_fault(
+        &evidence,
+        &["third got a 2xx by", "not on the stream before", "b/1"],
+    );
+    assert_eq!(judge(&evidence, &Expected::default()).lost, 1);
 }
 
 #[test]
