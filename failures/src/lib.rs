@@ -3,6 +3,8 @@
 //! A [`World`] holds a broker and a database of its own, the provider, and the built programs as processes. A test lets
 //! the provider send, breaks something ([`ops`]), repairs it or not, and ends with [`World::end`], which judges.
 //!
+//! A [`walk`] does all of that at random, from a seed: the program `failures` for as long as asked, a test for half a minute.
+//!
 //! # What is a failure
 //! - A delivery that got a 2xx and is not on the stream; a task that ended and has no row; a result that is on the stream
 //!   twice, or that the provider never sent.
