@@ -44,7 +44,7 @@ async fn the_clocks_299_to_301_seconds_apart() {
 /// While the clocks are apart every delivery is refused and none is stored; once they are right the provider's retries arrive.
 #[tokio::test]
 async fn the_clocks_apart_until_somebody_sets_them_right() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     for ahead in [-400, 400] {
         world.shift_provider_clock(Duration::seconds(ahead));
         let stored = usize::try_from(world.tally().delivered).unwrap();
