@@ -102,7 +102,7 @@ fn help_names_every_setting_and_where_secrets_come_from() {
     for named in [
         "WEBHOOK_SECRETS_FILE",
         "[env: LISTEN=]",
-        "[env: NATS_URL=]",
+        "[env: NATS_URL]", // its value may hold a password, so it is not shown
         "--body-limit",
         "healthcheck",
         "stream",
