@@ -41,7 +41,9 @@ fn settings(name: &str, arguments: &[&str], least: usize) -> Vec<Setting> {
     let mut settings = Vec::new();
     let mut rest = words.as_str();
     while let Some((before, after)) = rest.split_once("[env: ") {
-        let (variable, after) = after.split_once('=').unwrap();
+        // Where a value may hold a password it is left out, and its `=` with it.
+        let (shown, after) = after.split_once(']').unwrap();
+        let variable = shown.split('=').next().unwrap();
         let flag = before
             .split(' ')
             .collect::<Vec<_>>()
@@ -49,7 +51,6 @@ fn settings(name: &str, arguments: &[&str], least: usize) -> Vec<Setting> {
             .rfind(|pair| pair[0].starts_with("--") && pair[1].starts_with('<'))
             .unwrap_or_else(|| panic!("{variable} has no flag in `{name} --help`"))[0]
             .to_owned();
-        let after = after.split_once(']').unwrap().1;
         let default = after
             .strip_prefix(" [default: ")
             .map(|text| text.split(']').next().unwrap().to_owned());
