@@ -105,6 +105,7 @@ impl Checker {
             .submissions
             .age(ages, progress.floor, progress.last_seq)
             .await?;
+        Self::tell_aged(aged);
         let swept = Swept {
             filled: filled.all,
             settled,
@@ -264,11 +265,15 @@ impl Checker {
                 "swept the submissions"
             );
         }
+    }
+
+    /// Said as soon as it is so: a stop may end the sweep before it is over.
+    fn tell_aged(aged: Aged) {
         let Aged {
             overdue,
             critical,
             lost,
-        } = swept.aged;
+        } = aged;
         if overdue > 0 {
             warn!(
                 overdue,
