@@ -1,4 +1,4 @@
-//! What can be done to a [`World`], and the judgement at the end.
+//! What can be done to a [`World`](crate::World), and the judgement at the end.
 
 mod database;
 mod judging;

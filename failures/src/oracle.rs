@@ -1,6 +1,6 @@
 //! The judge: what was sent, what is on the stream and what is in the tables, held against each other.
 //!
-//! Reading ([`stream`], [`tables`]) is apart from judging ([`judge`]), which is a pure function of the [`Evidence`].
+//! Reading ([`stream`], [`tables`]) is apart from judging ([`judge`](fn@judge)), which is a pure function of the [`Evidence`].
 
 mod judge;
 pub mod stream;

@@ -36,7 +36,7 @@ pub struct Setup {
     pub nats: NatsOptions,
     /// The database server: `None` for a database on the server that all tests share, which no operation may stop.
     pub postgres: Option<PostgresOptions>,
-    /// Settings of programs, over those of [`variables`].
+    /// Settings of programs, over those of `variables`.
     pub variables: Vec<(Kind, &'static str, String)>,
     /// Where the programs are; by default where cargo puts them.
     pub binaries: PathBuf,
