@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemas::event::Kind;
 use service::Chain;
 use service::health::Check;
 use stream::append::{self, AppendSettings, Appender, StartError, Worker};
@@ -142,7 +143,7 @@ async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
 async fn look_on(appender: &Appender, check: &Check) -> Infallible {
     let mut ready = true;
     loop {
-        match appender.probe().await {
+        match appender.probe(&Kind::ALL).await {
             Ok(()) => {
                 check.ok();
                 if !std::mem::replace(&mut ready, true) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemas::timestamp::cut_to_microseconds;
 use service::Stop;
-use stream::consume::{Progress, Steward};
+use stream::consume::{Found, Progress, Steward};
 use tokio::sync::oneshot;
 
 use crate::claim::{Claim, ClaimError};
@@ -22,6 +22,8 @@ const LAST_NOTE: Duration = Duration::from_secs(2);
 pub struct Floor {
     session: Arc<Session>,
     interval: Duration,
+    /// Most messages in a batch.
+    batch: usize,
     known: u64,
     claim_text: String,
 }
@@ -35,11 +37,12 @@ enum Look {
 }
 
 impl Floor {
-    /// Notes the floor every `interval`.
-    pub fn new(session: Arc<Session>, interval: Duration) -> Self {
+    /// Notes the floor every `interval`. `batch` is how many messages are fetched at a time.
+    pub fn new(session: Arc<Session>, interval: Duration, batch: usize) -> Self {
         Self {
             session,
             interval,
+            batch,
             known: 0,
             claim_text: String::new(),
         }
@@ -92,6 +95,7 @@ impl Floor {
         if consumer.claim.as_ref() != Some(&claim.text) || !consumer.skipping.is_empty() {
             return Ok(Look::Broken);
         }
+        self.unhinder(&consumer).await?;
         if claim.stream_mismatch.is_some() {
             // No floor of this stream can be noted; somebody may have put it right meanwhile.
             return session.renew().await.map(|_| Look::Fine);
@@ -116,6 +120,24 @@ impl Floor {
             }
             Raised::WentBack | Raised::OtherLife => Look::Broken,
         })
+    }
+
+    /// Puts right what somebody did to the consumer so that it delivers less than there is. Said until the next look finds it
+    /// gone.
+    async fn unhinder(&self, consumer: &Found) -> Result<(), ClaimError> {
+        let Session {
+            steward, conditions, ..
+        } = &*self.session;
+        let hindrances = steward.hindrances(consumer, self.batch);
+        if hindrances.is_empty() {
+            conditions.consumer.ok();
+            return Ok(());
+        }
+        let what = hindrances.join(", ");
+        conditions.consumer.failing(&format!(
+            "the consumer does not deliver as it should: {what}; correcting it"
+        ));
+        Ok(steward.correct(consumer).await?)
     }
 
     fn measure(&self, progress: &Progress) {

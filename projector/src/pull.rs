@@ -75,7 +75,6 @@ impl Puller {
             },
         };
         self.session.conditions.broker.ok();
-        self.session.conditions.consumer.ok();
         if events.is_empty() {
             return Ok(None);
         }

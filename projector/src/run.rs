@@ -130,7 +130,11 @@ fn spawn(tasks: &mut Tasks, puller: Puller, config: &RunConfig, stop: &Stop) {
         // The rest is for noting the floor, and for the last acknowledgments.
         finish: config.stop_grace / 2,
     };
-    let floor = Floor::new(Arc::clone(&puller.session), config.floor_interval);
+    let floor = Floor::new(
+        Arc::clone(&puller.session),
+        config.floor_interval,
+        config.batch_messages,
+    );
     let keeper = Arc::clone(&puller.keeper);
     // One batch waits while one is committed.
     let (fetched, batches) = mpsc::channel(1);

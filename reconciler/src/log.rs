@@ -1,5 +1,6 @@
 //! The stream: where results go, and how far the projectors have come with it.
 
+use schemas::event::Kind;
 use stream::append::{self, AppendSettings, Appender, ProbeError, StartError, Worker};
 use stream::connect::{ConnectError, Settings, connect};
 use stream::consume::{ApiError, Steward};
@@ -134,7 +135,7 @@ impl Log {
     /// # Errors
     /// When it would not, or that is not known.
     pub async fn look(&self) -> Result<Progress, LookError> {
-        self.appender.probe().await?;
+        self.appender.probe(&[Kind::Completed, Kind::Failed]).await?;
         let state = self.steward.stream_state().await.map_err(LookError::Progress)?;
         let state = state.ok_or_else(|| LookError::NoStream(self.stream.clone()))?;
         let consumer = self.steward.find().await.map_err(LookError::Progress)?;

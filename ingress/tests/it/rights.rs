@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use sandbox::eventually;
 use sandbox::servers::{NatsOptions, NatsServer};
 
 use crate::client::{Post, SECRET, completed, post};
-use crate::process::Process;
+use crate::process::{Process, SOON};
 
 #[tokio::test]
 async fn the_rights_of_its_user_in_the_deployment_are_enough_and_a_repeat_is_checked_with_them() {
@@ -53,4 +54,43 @@ async fn the_rights_of_its_user_in_the_deployment_are_enough_and_a_repeat_is_che
         ))
     };
     assert_eq!((count("stored"), count("duplicate")), (1.0, 1.0));
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_publish_every_kind_of_event_makes_it_not_ready_before_the_first_delivery() {
+    let options = NatsOptions {
+        extra: r#"authorization { users: [
+            { user: all, password: x }
+            { user: some, password: x, permissions { publish: { deny: "answers.quarantine" } } }
+        ] }"#
+            .to_owned(),
+        user: Some(("all".to_owned(), "x".to_owned())),
+        ..NatsOptions::default()
+    };
+    let nats = NatsServer::start_with(options).await.unwrap();
+    let variables = [
+        ("NATS_URL", nats.url()),
+        ("NATS_USER", "some".to_owned()),
+        ("NATS_PASSWORD", "x".to_owned()),
+        ("WEBHOOK_SECRETS", SECRET.to_owned()),
+        ("STREAM_MAX_BYTES", "32MiB".to_owned()),
+        ("PUBLISH_TIMEOUT", "500ms".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value));
+    let ingress = Process::start(&variables).await;
+    eventually("it says why it is not ready", SOON, async || {
+        let reason = ingress.unready().unwrap_or_default();
+        if reason.contains("the stream takes nothing on answers.quarantine") {
+            Ok(())
+        } else {
+            Err(reason)
+        }
+    })
+    .await;
+    // What it may append it still does.
+    assert_eq!(
+        post(ingress.listen, &Post::signed(completed("t"))).await.status,
+        204
+    );
+    assert_eq!(post(ingress.listen, &Post::signed("no json")).await.status, 503);
 }

@@ -9,6 +9,7 @@ use sandbox::servers::{Link, Postgres};
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::projector::Projector;
 use crate::world::{SOON, World, nats};
 
 fn answers(prefix: &str, count: usize) -> impl Iterator<Item = Answer> {
@@ -181,6 +182,52 @@ async fn a_filter_put_on_the_consumer_as_it_runs_is_taken_off_and_what_it_hid_is
         "{}",
         projector.log()
     );
+}
+
+#[tokio::test]
+async fn a_pause_and_limits_below_a_batch_are_said_and_put_right_before_and_while_it_runs() {
+    let world = World::new().await;
+    let projector = world.start().await;
+    let (stream, created) = (world.stream().await, world.consumer().await.unwrap());
+    let limited = pull::Config {
+        durable_name: Some("projector".to_owned()),
+        ack_wait: created.config.ack_wait,
+        filter_subject: created.config.filter_subject,
+        metadata: created.config.metadata,
+        max_ack_pending: 1,
+        max_batch: 1,
+        ..pull::Config::default()
+    };
+    stream.update_consumer(limited).await.unwrap();
+    put_right(&world, &projector, "its max_ack_pending is 1, its max_batch is 1").await;
+
+    let far = time::macros::datetime!(2100-01-01 0:00 UTC);
+    stream.pause_consumer("projector", far).await.unwrap();
+    world.publish_all(answers("a", 20)).await;
+    put_right(&world, &projector, "it is paused for another").await;
+    world.rows("answers", 20).await;
+    projector.stop().await;
+
+    stream.pause_consumer("projector", far).await.unwrap();
+    world.publish(&Answer::of("later")).await;
+    let projector = world.start().await;
+    world.rows("answers", 21).await;
+    put_right(&world, &projector, "pause_until").await;
+    assert_eq!(world.consumer().await.unwrap().created, created.created);
+}
+
+/// Waits until the consumer is as it was, and the projector has said what was wrong with it.
+async fn put_right(world: &World, projector: &Projector, said: &str) {
+    eventually("the consumer is as it should be", SOON, async || {
+        let now = world.consumer().await.unwrap();
+        match (now.config.max_ack_pending, now.config.max_batch, now.paused) {
+            (20_000, 0, false) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    assert!(projector.log().contains(said), "{}", projector.log());
+    projector.ready().await;
 }
 
 #[tokio::test]

@@ -99,17 +99,15 @@ impl Process {
                 Ok(Err(last)) => last,
                 Err(_) => "no answer".to_owned(),
             };
-            let ended = self
-                .child
-                .as_mut()
-                .is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || Instant::now() >= end {
+            let ended = match self.child.as_mut().map(Child::try_wait) {
+                Some(Ok(None)) => None,
+                Some(Ok(Some(status))) => Some(format!("it ended by itself: {status}")),
+                Some(Err(error)) => Some(format!("it cannot be waited for: {error}")),
+                None => Some("it was stopped".to_owned()),
+            };
+            if ended.is_some() || Instant::now() >= end {
                 self.reap();
-                let last = if ended {
-                    "it ended by itself".to_owned()
-                } else {
-                    last
-                };
+                let last = ended.unwrap_or(last);
                 return Err(ServerError::NotReady {
                     name: self.name,
                     last,

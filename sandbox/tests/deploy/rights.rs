@@ -82,6 +82,7 @@ async fn a_projector_owns_its_durable_and_reads_the_stream() {
         .unwrap();
     let pulled: Vec<_> = pull.try_collect().await.unwrap();
     assert_eq!(pulled[0].payload, "new");
+    log.resume_consumer("projector").await.unwrap();
     log.delete_consumer("projector").await.unwrap();
     projector.consumer("projector", "").await;
     log.get_raw_message(1).await.unwrap();

@@ -27,6 +27,7 @@ async fn only_ingress_and_the_reconciler_append_and_only_the_projector_has_its_d
             "CONSUMER.CREATE.ANSWERS.projector.answers.result.>",
             "CONSUMER.DELETE.ANSWERS.projector",
             "CONSUMER.MSG.NEXT.ANSWERS.projector",
+            "CONSUMER.PAUSE.ANSWERS.projector",
             "CONSUMER.CREATE.ANSWERS.other.answers.result.>",
         ];
         user.cannot_ask_for(&requests).await;

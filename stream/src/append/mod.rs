@@ -10,6 +10,7 @@ mod outcome;
 mod pace;
 mod probe;
 mod recent;
+mod rights;
 mod settings;
 #[cfg(test)]
 mod simulation;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::SubscribeError;
-use schemas::event::Event;
+use schemas::event::{Event, Kind, Subjects};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -49,6 +50,7 @@ pub struct Appender {
     connection: Connection,
     stream: Arc<str>,
     spec: Arc<StreamSpec>,
+    subjects: Arc<Subjects>,
     looks: Arc<watch::Sender<Option<Look>>>,
     not_stored: watch::Receiver<Option<NotStored>>,
     limit: Duration,
@@ -84,6 +86,7 @@ impl Appender {
             connection: connection.clone(),
             stream: declared.name().into(),
             spec: Arc::new(declared.spec.clone()),
+            subjects: Arc::new(declared.subjects.clone()),
             looks: Arc::new(looks),
             not_stored,
             limit: settings.publish_timeout,
@@ -119,12 +122,12 @@ impl Appender {
         answer.await.unwrap_or(Err(AppendError::Stopped))
     }
 
-    /// Whether an append would succeed now: asks the broker for the stream, within the publish limit, and looks at what
-    /// became of the last events.
+    /// Whether appending events of these kinds would succeed now: asks the broker for the stream, looks at what became of the
+    /// last events, and tries the subjects without storing anything. Takes twice the publish limit at most.
     ///
     /// A look that finds another stream, or one that lost events, also makes the worker forget what it remembered of
     /// them; so this is to be called every few seconds.
-    pub async fn probe(&self) -> Result<(), ProbeError> {
+    pub async fn probe(&self, kinds: &[Kind]) -> Result<(), ProbeError> {
         let found = probe::look(&self.connection, &self.stream, self.limit).await;
         let before = *self.looks.borrow();
         match &found {
@@ -135,10 +138,12 @@ impl Appender {
         probe::judge(&found?, &self.spec, self.connection.max_payload())?;
         // A stream that was full has told why events were not stored, and is so no longer.
         let explained = before.is_some_and(|look| look.full);
-        match &*self.not_stored.borrow() {
-            Some(last) if !explained && last.counts(now()) => Err(ProbeError::NotStored(last.error.clone())),
-            Some(_) | None => Ok(()),
+        let last = self.not_stored.borrow().clone();
+        if let Some(last) = last.filter(|last| !explained && last.counts(now())) {
+            return Err(ProbeError::NotStored(last.error));
         }
+        let subjects: Vec<_> = kinds.iter().map(|kind| self.subjects.of(*kind)).collect();
+        rights::ask(&self.connection, &self.stream, &subjects, self.limit).await
     }
 
     fn saw(&self, look: Option<Look>) {

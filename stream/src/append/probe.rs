@@ -41,6 +41,14 @@ pub enum ProbeError {
     /// The stream looks as it should, and the last events were not stored all the same.
     #[error("the last events were not stored")]
     NotStored(#[source] AppendError),
+    /// A message on this subject does not get to the stream.
+    #[error("the stream takes nothing on {subject}: {reason}")]
+    NotTaken {
+        /// The subject.
+        subject: String,
+        /// What the broker says.
+        reason: String,
+    },
 }
 
 /// What every event is larger than by its headers alone, in bytes.

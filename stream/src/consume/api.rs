@@ -1,5 +1,7 @@
 //! Requests to JetStream about consumers and messages.
 
+use std::time::Duration;
+
 use async_nats::jetstream::consumer::{Config, Info};
 use async_nats::jetstream::context::RequestError;
 use async_nats::jetstream::response::Response;
@@ -61,13 +63,18 @@ pub(super) struct Api {
     pub(super) durable: String,
 }
 
+/// How often, and after what pause, a consumer is created again that the broker could not.
+const MOST_ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Deserialize)]
 struct Got {
     message: RawMessage,
 }
 
+/// An answer of which nothing is of interest but that it is no error.
 #[derive(Deserialize)]
-struct Deleted {}
+struct Empty {}
 
 impl Api {
     /// The consumer; None when it or its stream is not there.
@@ -87,10 +94,19 @@ impl Api {
 
     /// Creates the consumer; None when there is one that is configured otherwise.
     pub(super) async fn create(&self, config: &Config) -> Result<Option<Info>, ApiError> {
-        match self.put(config, "create").await {
-            Ok(info) => Ok(Some(info)),
-            Err(error) if error.is(ErrorCode::CONSUMER_ALREADY_EXISTS) => Ok(None),
-            Err(error) => Err(error),
+        let mut attempts = 0;
+        loop {
+            match self.put(config, "create").await {
+                Ok(info) => return Ok(Some(info)),
+                Err(error) if error.is(ErrorCode::CONSUMER_ALREADY_EXISTS) => return Ok(None),
+                // Of a consumer that was just deleted the broker may still be removing the files, in the place where it
+                // puts those of the new one.
+                Err(error) if error.is(ErrorCode::CONSUMER_CREATE) && attempts < MOST_ATTEMPTS => {
+                    attempts += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -113,11 +129,17 @@ impl Api {
         .await
     }
 
+    /// Ends a pause of the consumer.
+    pub(super) async fn resume(&self) -> Result<(), ApiError> {
+        let subject = format!("CONSUMER.PAUSE.{}.{}", self.stream, self.durable);
+        self.ask::<Empty>(subject, &json!({})).await.map(drop)
+    }
+
     /// Deletes the consumer; it may be gone already.
     pub(super) async fn delete(&self) -> Result<(), ApiError> {
         let subject = format!("CONSUMER.DELETE.{}.{}", self.stream, self.durable);
-        match self.ask::<Deleted>(subject, &json!({})).await {
-            Ok(Deleted {}) => Ok(()),
+        match self.ask::<Empty>(subject, &json!({})).await {
+            Ok(Empty {}) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
         }

@@ -80,6 +80,28 @@ impl ConsumerSpec {
         }
     }
 
+    /// Limits of `found` because of which a fetch of `batch` events gets fewer than there are, or none, in words. Settings that
+    /// ask for a lower limit themselves are content with it.
+    pub(super) fn hindrances(&self, found: &Config, batch: usize) -> Vec<String> {
+        let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+        let expires = i64::try_from(found.max_expires.as_millis()).unwrap_or(i64::MAX);
+        let limits = [
+            (
+                "max_ack_pending",
+                found.max_ack_pending,
+                batch.min(self.max_ack_pending),
+            ),
+            ("max_batch", found.max_batch, batch),
+            // What else limits a fetch is none of our making.
+            ("max_bytes", found.max_bytes, i64::MAX),
+            ("max_expires, in milliseconds,", expires, i64::MAX),
+        ];
+        let low = |(field, limit, least): (&str, i64, i64)| {
+            (limit > 0 && limit < least).then(|| format!("its {field} is {limit}"))
+        };
+        limits.into_iter().filter_map(low).collect()
+    }
+
     /// How `found` differs from what it should be.
     pub(super) fn differences(&self, found: &Config, filter: &str) -> Differences {
         let mut differences = Differences::default();
@@ -167,6 +189,42 @@ mod tests {
     #[test]
     fn a_wider_filter_skips_nothing() {
         assert_eq!(of(|config| config.filter_subject.clear()), Differences::default());
+    }
+
+    #[test]
+    fn a_limit_below_a_batch_hinders_unless_the_settings_ask_for_it() {
+        let spec = |max_ack_pending| ConsumerSpec {
+            max_ack_pending,
+            ..ConsumerSpec::default()
+        };
+        let found = |max_ack_pending| spec(max_ack_pending).config(FILTER, Start::First);
+        for (ours, theirs, hinders) in [
+            (20_000, 20_000, false),
+            (20_000, 1_000, false),
+            (20_000, 999, true),
+            (20_000, -1, false),
+            (200, 200, false),
+            (200, 199, true),
+        ] {
+            let hindrances = spec(ours).hindrances(&found(theirs), 1_000);
+            assert_eq!(
+                !hindrances.is_empty(),
+                hinders,
+                "{ours}, {theirs}: {hindrances:?}"
+            );
+        }
+        let limited = Config {
+            max_batch: 10,
+            max_bytes: 10,
+            max_expires: Duration::from_millis(10),
+            ..found(20_000)
+        };
+        let expected = [
+            "its max_batch is 10",
+            "its max_bytes is 10",
+            "its max_expires, in milliseconds, is 10",
+        ];
+        assert_eq!(spec(20_000).hindrances(&limited, 1_000), expected);
     }
 
     #[test]

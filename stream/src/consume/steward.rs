@@ -1,5 +1,7 @@
 //! Watching over a durable consumer: for a program that decides by itself when it exists and where it begins.
 
+use std::time::Duration;
+
 use async_nats::jetstream::consumer::Config;
 use schemas::event::header;
 
@@ -34,6 +36,8 @@ pub struct Found {
     pub skipping: Vec<&'static str>,
     /// Fields that are not as the settings say, and can be changed as it runs.
     pub changeable: Vec<&'static str>,
+    /// How long somebody has paused it for yet.
+    pub paused: Option<Duration>,
     config: Config,
 }
 
@@ -74,12 +78,18 @@ impl Steward {
             // Its place was chosen with the claim, so there is nothing wrong with it.
             config.deliver_policy = async_nats::jetstream::consumer::DeliverPolicy::All;
         }
-        let Differences { skipping, changeable } = self.spec.differences(&config, &self.filter);
+        let Differences {
+            skipping,
+            mut changeable,
+        } = self.spec.differences(&config, &self.filter);
+        let paused = info.paused.then(|| info.pause_remaining.unwrap_or_default());
+        changeable.extend(paused.map(|_| "pause_until"));
         Ok(Some(Found {
             progress: Progress::of(&info),
             claim,
             skipping,
             changeable,
+            paused,
             config: info.config,
         }))
     }
@@ -91,10 +101,25 @@ impl Steward {
         Ok(self.api.create(&config).await?.is_some())
     }
 
-    /// Changes what can be changed as it runs to what the settings say.
+    /// What of a consumer keeps a fetch of `batch` events from getting them, in words for an operator.
+    pub fn hindrances(&self, found: &Found, batch: usize) -> Vec<String> {
+        let paused = found
+            .paused
+            .map(|left| format!("it is paused for another {} s", left.as_secs()));
+        paused
+            .into_iter()
+            .chain(self.spec.hindrances(&found.config, batch))
+            .collect()
+    }
+
+    /// Changes what can be changed as it runs to what the settings say, and ends a pause.
     pub async fn correct(&self, found: &Found) -> Result<(), ApiError> {
         let config = self.spec.corrected(&found.config);
-        self.api.update(&config).await.map(drop)
+        self.api.update(&config).await?;
+        match found.paused {
+            Some(_) => self.api.resume().await,
+            None => Ok(()),
+        }
     }
 
     /// Deletes the consumer; it may be gone already.

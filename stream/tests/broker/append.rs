@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sandbox::eventually::eventually;
-use sandbox::servers::{Disk, Link, NatsOptions};
+use sandbox::servers::{Disk, Link, NatsOptions, NatsServer};
+use schemas::event::Kind;
 use stream::append::{Metrics, Mode, ProbeError};
+use stream::connect::Settings;
 use stream::{AppendError, AppendSettings, Appended, Appender, StreamSpec};
 
 use crate::world::{SOON, World, appender, completed, connect, event, mode};
@@ -297,23 +299,23 @@ async fn a_full_stream_refuses_and_says_so() {
 async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
     let world = World::start().await;
     let appender = world.appender(&mode(Mode::Auto)).await;
-    appender.probe().await.unwrap();
+    appender.probe(&Kind::ALL).await.unwrap();
     world.reconfigure(|config| config.max_bytes = 1).await;
     appender.append(completed("t", "yes")).await.unwrap_err();
     assert_eq!(
-        appender.probe().await.unwrap_err().to_string(),
+        appender.probe(&Kind::ALL).await.unwrap_err().to_string(),
         "the stream is full"
     );
     world
         .reconfigure(|config| (config.max_bytes, config.no_ack) = (-1, true))
         .await;
-    let unfit = appender.probe().await.unwrap_err().to_string();
+    let unfit = appender.probe(&Kind::ALL).await.unwrap_err().to_string();
     assert!(unfit.contains("no_ack is true, not false"), "{unfit}");
     world.reconfigure(|config| config.no_ack = false).await;
-    appender.probe().await.unwrap();
+    appender.probe(&Kind::ALL).await.unwrap();
     world.reconfigure(|config| config.sealed = true).await;
     assert_eq!(
-        appender.probe().await.unwrap_err().to_string(),
+        appender.probe(&Kind::ALL).await.unwrap_err().to_string(),
         "the stream is sealed"
     );
     world
@@ -323,7 +325,7 @@ async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
         .await
         .unwrap();
     assert_eq!(
-        appender.probe().await.unwrap_err().to_string(),
+        appender.probe(&Kind::ALL).await.unwrap_err().to_string(),
         "there is no stream ANSWERS"
     );
 }
@@ -342,12 +344,12 @@ async fn the_probe_tells_a_broker_that_stores_nothing_since_its_disk_was_full() 
     };
     let appender = world.appender(&settings).await;
     appender.append(completed("before", "yes")).await.unwrap();
-    appender.probe().await.unwrap();
+    appender.probe(&Kind::ALL).await.unwrap();
     disk.fill().unwrap();
     // More than fits into what the file has of the disk already.
     let large = completed("during", &"no room ".repeat(1000));
     assert_eq!(appender.append(large.clone()).await, Err(AppendError::TimedOut));
-    let unready = async |appender: &Appender| match appender.probe().await {
+    let unready = async |appender: &Appender| match appender.probe(&Kind::ALL).await {
         Err(ProbeError::NotStored(AppendError::TimedOut)) => Ok(()),
         other => Err(other),
     };
@@ -357,9 +359,52 @@ async fn the_probe_tells_a_broker_that_stores_nothing_since_its_disk_was_full() 
     assert_eq!(appender.append(large.clone()).await, Err(AppendError::TimedOut));
     unready(&appender).await.unwrap();
     world.server.restart().await;
-    eventually("the probe is content", SOON, async || appender.probe().await).await;
+    eventually("the probe is content", SOON, async || {
+        appender.probe(&Kind::ALL).await
+    })
+    .await;
     appender.append(large).await.unwrap();
     assert_eq!(world.all_ids().await, ["before", "during"]);
+}
+
+#[tokio::test]
+async fn the_probe_tells_a_user_who_may_not_publish_and_stores_nothing() {
+    let options = NatsOptions {
+        extra: r#"authorization { users: [
+            { user: all, password: x }
+            { user: some, password: x, permissions { publish: { deny: "answers.quarantine" } } }
+        ] }"#
+            .to_owned(),
+        user: Some(("all".to_owned(), "x".to_owned())),
+        ..NatsOptions::default()
+    };
+    let server = NatsServer::start_with(options).await.unwrap();
+    for (user, kinds, content) in [
+        ("all", &Kind::ALL[..], true),
+        ("some", &[Kind::Completed, Kind::Failed], true),
+        ("some", &Kind::ALL, false),
+    ] {
+        let settings = Settings::for_url(server.url()).with_user(user, "x");
+        let connection = stream::connect::connect(&settings, "test").await.unwrap();
+        let declared = stream::declare::declare(&connection, &StreamSpec::default())
+            .await
+            .unwrap();
+        let settings = AppendSettings {
+            publish_timeout: Duration::from_secs(1),
+            ..AppendSettings::default()
+        };
+        let appender = appender(&connection, &declared, &settings).await;
+        match appender.probe(kinds).await {
+            Ok(()) => assert!(content, "{user}"),
+            Err(error) => {
+                assert!(!content, "{user}: {error}");
+                assert!(error.to_string().contains("answers.quarantine"), "{error}");
+            }
+        }
+        let info = connection.jetstream.get_stream(declared.name()).await.unwrap();
+        assert_eq!(info.cached_info().state.last_sequence, 0);
+        assert_eq!(connection.connects(), 1);
+    }
 }
 
 #[tokio::test]
@@ -373,7 +418,7 @@ async fn a_repeat_is_stored_again_when_the_stream_was_deleted_and_made_anew() {
         .create_stream(&world.declared.info.config)
         .await
         .unwrap();
-    appender.probe().await.unwrap();
+    appender.probe(&Kind::ALL).await.unwrap();
     assert_eq!(
         appender.append(completed("t", "yes")).await,
         Ok(Appended::Stored { seq: 1 })
@@ -554,7 +599,7 @@ async fn an_outage_longer_than_the_limit_is_refused_at_once_and_ends_by_itself()
         Err(AppendError::Disconnected)
     );
     assert!(start.elapsed() < limit, "{:?}", start.elapsed());
-    assert!(appender.probe().await.is_err());
+    assert!(appender.probe(&Kind::ALL).await.is_err());
     world.server.restart().await;
     eventually("it is stored", SOON, async || {
         appender.append(completed("t", "yes")).await
