@@ -142,6 +142,11 @@ async fn the_broker_away_between_the_fetch_and_the_append() {
     world.kill_broker();
     arrives(&mut world).await;
     world.becomes_unready(RECONCILER, "stream").await;
+    // An append that still waits when the broker comes back would be stored after all.
+    eventually("the append was given up", SOON, async || {
+        world.metric(RECONCILER, "reconciler_appends_total").await > 0.0
+    })
+    .await;
     world.restart_broker().await;
     world.becomes_ready(RECONCILER).await;
     let verdict = world.settle_and_judge().await;

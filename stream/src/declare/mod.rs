@@ -24,9 +24,10 @@ pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 
 /// How long [`declare`] waits for JetStream to answer, a broker that restarts being busy with its own recovery.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long [`declare`] waits for storage. While several processes create the stream at once, the broker counts its size once
-/// for each of them, and may say to one that it has no room, although the stream is about to be there.
-const PATIENCE_FOR_ROOM: Duration = Duration::from_secs(3);
+/// How long [`declare`] waits for a stream that others may be creating. While several processes do it at once, the broker
+/// counts its size once for each of them, and may say to one that it has no room, or fails in another way, although the stream
+/// is about to be there. On a slow disk that takes seconds.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The stream as it is, fit for use.
@@ -249,14 +250,12 @@ impl DeclareError {
                 CreateStreamErrorKind::TimedOut
                 | CreateStreamErrorKind::Response
                 | CreateStreamErrorKind::JetStreamUnavailable => PATIENCE,
-                CreateStreamErrorKind::JetStream(error)
-                    if error.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED =>
-                {
-                    PATIENCE_FOR_ROOM
-                }
+                CreateStreamErrorKind::JetStream(error) if error.code() >= 500 => PATIENCE_WITH_OTHERS,
                 _ => Duration::ZERO,
             },
-            Self::Unfit { .. } | Self::Absent { .. } | Self::Update { .. } => Duration::ZERO,
+            // Its name was in use a moment ago: it is about to be there, or was just deleted.
+            Self::Absent { .. } => PATIENCE_WITH_OTHERS,
+            Self::Unfit { .. } | Self::Update { .. } => Duration::ZERO,
         }
     }
 }
