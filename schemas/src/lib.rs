@@ -13,9 +13,14 @@
 //!    [`winner`] which event makes a row, and [`projection`] folds a set of events into those rows in the
 //!    plainest way there is, for tests to compare the SQL with.
 //! 5. [`version`] says which database schema this build runs on; the schema itself is `sql/`.
+//!
+//! `asyncapi.yaml`, `openapi.yaml` and `delivery.schema.json` say the same to those who do not read Rust. With the
+//! feature `documents`, which tests build, `documents` holds what is sent and answered against them.
 
 pub mod delivery;
 pub mod digest;
+#[cfg(feature = "documents")]
+pub mod documents;
 pub mod event;
 pub mod job_key;
 pub mod json;
