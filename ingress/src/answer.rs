@@ -225,37 +225,74 @@ pub(crate) fn accepted() -> Response<Full<Bytes>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use http_body_util::BodyExt;
+    use schemas::documents::{Document, Documents, Route};
     use serde_json::Value;
 
     use super::*;
 
-    const ALL: [Problem; 9] = [
-        Problem::Signature,
-        Problem::NotFound,
-        Problem::MethodNotAllowed,
-        Problem::IncompleteBody,
-        Problem::TooLarge,
-        Problem::Encoding,
-        Problem::Overloaded,
-        Problem::Unavailable,
-        Problem::Stopping,
-    ];
+    const HOOK: Route<'_> = Route {
+        method: "post",
+        path: "/hooks/answers",
+    };
+
+    /// All of them: there is no leaving one out of a match.
+    fn all() -> impl Iterator<Item = Problem> {
+        std::iter::successors(Some(Problem::Signature), |problem| match problem {
+            Problem::Signature => Some(Problem::NotFound),
+            Problem::NotFound => Some(Problem::MethodNotAllowed),
+            Problem::MethodNotAllowed => Some(Problem::IncompleteBody),
+            Problem::IncompleteBody => Some(Problem::TooLarge),
+            Problem::TooLarge => Some(Problem::Encoding),
+            Problem::Encoding => Some(Problem::Overloaded),
+            Problem::Overloaded => Some(Problem::Unavailable),
+            Problem::Unavailable => Some(Problem::Stopping),
+            Problem::Stopping => None,
+        })
+    }
+
+    /// The types of problems anywhere in the document.
+    fn described_types(value: &Value) -> BTreeSet<&str> {
+        match value {
+            Value::String(text) if text.starts_with("urn:answerlog:problem:") => {
+                BTreeSet::from([text.as_str()])
+            }
+            Value::Object(members) => members.values().flat_map(described_types).collect(),
+            Value::Array(values) => values.iter().flat_map(described_types).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
 
     #[tokio::test]
-    async fn every_problem_has_a_type_of_its_own_and_tells_its_status() {
-        let mut types = Vec::new();
-        for problem in ALL {
-            let response = problem.response(true);
-            let status = response.status();
-            assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
-            let body: Value =
-                serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
-            assert_eq!(body["status"], status.as_u16());
-            types.push(body["type"].as_str().unwrap().to_owned());
+    async fn every_problem_has_a_type_of_its_own_and_is_described_in_openapi() {
+        let documents = Documents::load();
+        let (mut types, mut statuses) = (BTreeSet::new(), BTreeSet::new());
+        for problem in all() {
+            for keep in [true, false] {
+                let (head, body) = problem.response(keep).into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let body = std::str::from_utf8(&body).unwrap();
+                let headers = head
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
+                let status = head.status.as_u16();
+                assert_eq!(documents.answer_differences(HOOK, status, headers, body), []);
+                let value: Value = serde_json::from_str(body).unwrap();
+                assert_eq!(value["status"], status);
+                if keep {
+                    let new = types.insert(value["type"].as_str().unwrap().to_owned());
+                    assert!(new, "{body}");
+                }
+                statuses.insert(status);
+            }
         }
-        types.sort();
-        types.dedup();
-        assert_eq!(types.len(), ALL.len());
+        let types: BTreeSet<&str> = types.iter().map(String::as_str).collect();
+        assert_eq!(types, described_types(documents.get(Document::OpenApi)));
+        // Taken, and what the HTTP library answers by itself.
+        statuses.extend([accepted().status().as_u16(), 431]);
+        assert_eq!(statuses, documents.statuses(HOOK));
     }
 }

@@ -109,11 +109,13 @@ impl Documents {
     /// When there is none.
     #[must_use]
     pub fn validator(&self, document: Document, pointer: &str) -> Validator {
+        // Media types hold spaces, and a reference none.
+        let fragment = pointer.replace('%', "%25").replace(' ', "%20");
         jsonschema::options()
             .with_draft(document.draft())
             .with_registry(&self.registry)
             .offline()
-            .build(&json!({ "$ref": format!("{}#{pointer}", document.uri()) }))
+            .build(&json!({ "$ref": format!("{}#{fragment}", document.uri()) }))
             .unwrap_or_else(|error| panic!("the schema at {pointer} of {document:?}: {error}"))
     }
 

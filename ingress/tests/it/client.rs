@@ -158,9 +158,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Every header, as name and value.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.head.lines().filter_map(|line| line.split_once(": "))
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines
+        self.headers()
             .find(|(found, _)| found.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
     }

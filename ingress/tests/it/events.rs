@@ -10,6 +10,8 @@ pub(crate) struct Stored {
     pub(crate) msg_id: String,
     pub(crate) body: Vec<u8>,
     pub(crate) headers: Received,
+    /// Every header, as name and value.
+    pub(crate) raw_headers: Vec<(String, String)>,
 }
 
 /// A view of one stream.
@@ -59,7 +61,7 @@ impl Events {
                 .iter()
                 .flat_map(|(name, values)| values.iter().map(|value| (name.to_string(), value.to_string())))
                 .collect();
-            let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let headers = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             all.push(Stored {
                 subject: message.subject.to_string(),
                 msg_id: message
@@ -68,7 +70,8 @@ impl Events {
                     .map(ToString::to_string)
                     .unwrap_or_default(),
                 body: message.payload.to_vec(),
-                headers: Received::from_headers(pairs),
+                headers: Received::from_headers(headers),
+                raw_headers: pairs,
             });
         }
         all

@@ -8,6 +8,7 @@
 mod bodies;
 mod callers;
 mod client;
+mod documents;
 mod events;
 mod limits;
 mod logs;

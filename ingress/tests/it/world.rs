@@ -53,6 +53,12 @@ impl Setup {
             .set("RUST_LOG", "info,ingress=debug")
     }
 
+    /// With the stream and the prefix of subjects that a deployment has by default.
+    pub(crate) fn with_default_names(mut self) -> Self {
+        "ANSWERS".clone_into(&mut self.stream);
+        self.set("STREAM", "ANSWERS").set("SUBJECT_PREFIX", "answers")
+    }
+
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(set, _)| set != name);
         self.variables.push((name.to_owned(), value.to_owned()));

@@ -19,6 +19,15 @@ impl Documents {
             .collect()
     }
 
+    /// The headers that an event on this subject can have.
+    #[must_use]
+    pub fn headers(&self, subject: &str) -> BTreeSet<&str> {
+        let message = self.message(subject);
+        message.map_or_else(BTreeSet::new, |(pointer, _)| {
+            self.described(&format!("{pointer}/headers"))
+        })
+    }
+
     /// How an event differs from what the document says of its subject. A header that the document does not name is a
     /// difference too: readers have to bear it, writers have to describe it.
     #[must_use]
