@@ -5,6 +5,7 @@
 
 mod backup;
 mod database;
+pub mod deployed;
 mod disk;
 mod error;
 mod find;
@@ -19,6 +20,7 @@ mod server;
 
 pub use backup::Backup;
 pub use database::Database;
+pub use deployed::DeployedNats;
 pub use disk::Disk;
 pub use error::ServerError;
 pub use find::{nats_server, postgres_bin};

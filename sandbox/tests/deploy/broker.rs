@@ -1,10 +1,6 @@
 //! A broker that runs deploy/nats.conf, and clients that are its users.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use async_nats::{
     Client, ConnectOptions, Event, HeaderMap, RequestErrorKind,
@@ -15,10 +11,10 @@ use async_nats::{
     },
 };
 use futures_util::{StreamExt, TryStreamExt};
-use sandbox::servers::{NatsOptions, NatsServer};
+use sandbox::servers::{DeployedNats, NatsOptions, NatsServer, deployed};
 use tokio::sync::mpsc;
 
-use crate::{ROOT, SOON, said};
+use crate::{ROOT, SOON};
 
 /// The name of the JetStream API in every account but the operator's.
 pub(crate) const API: &str = "ANSWERS.API";
@@ -37,35 +33,32 @@ pub(crate) const DESTRUCTIVE: [&str; 6] = [
 ];
 
 /// A broker that runs deploy/nats.conf, with passwords made by deploy/make-secrets.
-pub(crate) struct Broker {
-    pub(crate) server: NatsServer,
-    pub(crate) secrets: PathBuf,
-    pub(crate) _dir: tempfile::TempDir,
-}
+pub(crate) struct Broker(DeployedNats);
 
 impl Broker {
     pub(crate) async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let secrets = make_secrets(dir.path());
-        let options = options(dir.path(), "deploy/nats.conf");
-        Self {
-            server: NatsServer::start_with(options).await.unwrap(),
-            secrets,
-            _dir: dir,
-        }
+        Self(DeployedNats::start().await.unwrap())
+    }
+
+    pub(crate) fn server(&self) -> &NatsServer {
+        &self.0.server
+    }
+
+    pub(crate) fn password(&self, user: &str) -> String {
+        self.0.password(user)
     }
 
     pub(crate) async fn user(&self, name: &'static str) -> User {
         let (report, refusals) = mpsc::unbounded_channel();
         let client = ConnectOptions::new()
-            .user_and_password(name.to_owned(), password(&self.secrets, name))
+            .user_and_password(name.to_owned(), self.password(name))
             .event_callback(move |event| {
                 if let Event::ServerError(error) = event {
                     report.send(error.to_string()).unwrap();
                 }
                 std::future::ready(())
             })
-            .connect(self.server.url())
+            .connect(self.server().url())
             .await
             .unwrap();
         let jetstream = match name {
@@ -216,30 +209,17 @@ pub(crate) fn stream() -> Config {
     }
 }
 
-/// The password files of a deployment, in `secrets` below `dir`.
 pub(crate) fn make_secrets(dir: &Path) -> PathBuf {
-    let secrets = dir.join("secrets");
-    let made = Command::new(Path::new(ROOT).join("deploy/make-secrets"))
-        .arg(&secrets)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", said(&made));
-    secrets
+    deployed::make_secrets(dir).unwrap()
 }
 
-/// A broker that runs a copy of the file `config` in `dir`, beside the secrets that the file includes.
+/// A broker that runs a copy of the file `config` of this repository in `dir`, beside the secrets that the file includes.
 pub(crate) fn options(dir: &Path, config: impl AsRef<Path>) -> NatsOptions {
-    let copy = dir.join("nats.conf");
-    fs::copy(Path::new(ROOT).join(config), &copy).unwrap();
-    NatsOptions {
-        config: Some(copy),
-        user: Some(("operator".to_owned(), password(&dir.join("secrets"), "operator"))),
-        ..NatsOptions::default()
-    }
+    deployed::options(dir, &Path::new(ROOT).join(config)).unwrap()
 }
 
 pub(crate) fn password(secrets: &Path, user: &str) -> String {
-    fs::read_to_string(secrets.join(format!("{user}.password"))).unwrap()
+    deployed::password(secrets, user).unwrap()
 }
 
 /// The headers of a message in an atomic batch.

@@ -158,10 +158,10 @@ async fn the_operator_changes_the_stream_and_may_not_delete_or_append() {
 #[tokio::test]
 async fn nobody_connects_without_a_password_of_the_files() {
     let broker = Broker::start().await;
-    let url = broker.server.url();
+    let url = broker.server().url();
     let attempts = [
         ConnectOptions::new(),
-        ConnectOptions::new().user_and_password("ingress".to_owned(), password(&broker.secrets, "projector")),
+        ConnectOptions::new().user_and_password("ingress".to_owned(), broker.password("projector")),
         ConnectOptions::new().user_and_password("ingress".to_owned(), "$INGRESS_PASSWORD".to_owned()),
     ];
     for attempt in attempts {
@@ -175,7 +175,7 @@ async fn the_broker_syncs_before_it_acknowledges_and_takes_eight_megabytes() {
     let broker = Broker::start().await;
     let ingress = broker.user("ingress").await;
     assert_eq!(ingress.client.server_info().max_payload, 8 << 20);
-    let jsz = broker.server.monitoring("/jsz").await;
+    let jsz = broker.server().monitoring("/jsz").await;
     assert!(jsz.contains(r#""sync_always": true"#), "{jsz}");
 }
 

@@ -11,7 +11,7 @@ use stream::{
 
 use crate::{
     SOON,
-    broker::{API, Broker, password},
+    broker::{API, Broker},
 };
 
 /// Group commit included.
@@ -21,9 +21,9 @@ async fn what_the_services_do_with_the_stream_is_within_their_rights() {
     let connect = async |user: &str| {
         let settings = Settings {
             api_prefix: API.to_owned(),
-            ..Settings::for_url(broker.server.url())
+            ..Settings::for_url(broker.server().url())
         };
-        let settings = settings.with_user(user, password(&broker.secrets, user));
+        let settings = settings.with_user(user, broker.password(user));
         stream::connect::connect(&settings, user).await.unwrap()
     };
     let (ingress, projector, reconciler) = (
