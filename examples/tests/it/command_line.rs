@@ -1,9 +1,10 @@
-//! The lines of `docs/subscribing.md` for the `nats` command line: not run, since no registry that this repository uses has
-//! the program, but the requests that it makes for them (by its source, release 0.4 and its library jsm.go) are made here.
+//! The lines of `docs/subscribing.md` for the `nats` command line. The program is not run, since no registry that this
+//! repository uses has it; the requests are made that it makes for them, by its source and its authors' notes.
 
 use async_nats::Client;
 use async_nats::jetstream::Context;
 use futures_util::StreamExt;
+use sandbox::eventually;
 use serde_json::{Value, json};
 
 use crate::SOON;
@@ -13,7 +14,9 @@ use crate::world::{API, World, results};
 #[tokio::test]
 async fn the_user_may_ask_for_what_the_documented_lines_ask_for() {
     let mut world = World::start().await;
-    world.append(results(0..5)).await;
+    for body in results(0..5) {
+        world.append([body]).await;
+    }
     let jetstream = world.user("subscriber").await;
     let client = jetstream.client();
     let mut tried = 0;
@@ -127,14 +130,17 @@ async fn next(client: &Client, flags: &[&str]) {
 
 async fn info(jetstream: &Context, flags: &[&str]) {
     assert_eq!(flags, [""; 0]);
-    let info = ask(
-        &jetstream.client(),
-        "CONSUMER.INFO.ANSWERS.subscriber",
-        &json!({}),
-    )
+    eventually("all is acknowledged", SOON, async || {
+        let info = ask(
+            &jetstream.client(),
+            "CONSUMER.INFO.ANSWERS.subscriber",
+            &json!({}),
+        )
+        .await;
+        let acknowledged = info["num_pending"] == 0 && info["ack_floor"]["stream_seq"] == 5;
+        if acknowledged { Ok(()) } else { Err(info) }
+    })
     .await;
-    assert_eq!(info["num_pending"], 0, "{info}");
-    assert_eq!(info["ack_floor"]["stream_seq"], 5, "{info}");
 }
 
 async fn remove(client: &Client, flags: &[&str]) {

@@ -8,6 +8,7 @@
 mod answers;
 mod commands;
 mod denied;
+mod documents;
 mod limits;
 mod odd_rows;
 mod outages;
