@@ -107,7 +107,7 @@ impl Row {
             let mut headers = event.headers.iter();
             headers
                 .find(|(found, _)| *found == name)
-                .map(|(_, value)| value.clone())
+                .map(|(_, value)| value.to_string())
         };
         let decoded = |name: &str| Some(percent::decode(&header(name)?).unwrap().into_owned());
         Self {

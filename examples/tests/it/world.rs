@@ -104,7 +104,7 @@ impl World {
         let (event, subjects) = (event(body), Subjects::new("answers").unwrap());
         let mut headers = HeaderMap::new();
         for (name, value) in &event.headers {
-            headers.insert(HeaderName::from_static(name), value.as_str());
+            headers.insert(HeaderName::from_static(name), &**value);
         }
         headers.insert(header::MSG_ID, event.msg_id.as_str());
         eventually("its id is forgotten", SOON, async || {
