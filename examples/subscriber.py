@@ -142,14 +142,15 @@ def keep(table, messages):
             )
         )
     with table:  # one transaction
+        # Times are all in UTC, so without the Z at the end they are in order as texts, to the microsecond.
         before = table.total_changes
         table.executemany(
             """insert into results as old values (?, ?, ?, ?, ?, ?, ?)
                on conflict (event_id) do update
                set (type, idempotency_key, created_at, stream_seq, body) =
                  (excluded.type, excluded.idempotency_key, excluded.created_at, excluded.stream_seq, excluded.body)
-               where (excluded.type like '%.completed', coalesce(julianday(excluded.created_at), 0))
-                 > (old.type like '%.completed', coalesce(julianday(old.created_at), 0))""",
+               where (excluded.type like '%.completed', coalesce(rtrim(excluded.created_at, 'Z'), ''))
+                 > (old.type like '%.completed', coalesce(rtrim(old.created_at, 'Z'), ''))""",
             rows,
         )
         return table.total_changes - before

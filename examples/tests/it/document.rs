@@ -1,5 +1,6 @@
 //! What `docs/subscribing.md` shows works on the table of the example.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sandbox::eventually;
@@ -60,6 +61,30 @@ async fn the_queries_of_the_document_tell_which_result_counts() {
     assert_eq!(found, [("twice", 4)]);
 }
 
+/// Whoever copies the example gets what it is tested with.
+#[test]
+fn the_packages_that_a_copy_needs_are_those_of_the_example() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(EXAMPLES).join(path)).unwrap();
+    // The versions of a table of dependencies, by name.
+    let versions = |text: &str| -> BTreeMap<String, String> {
+        let entries = text.lines().filter_map(|line| {
+            let (name, rest) = line.split_once(" = ")?;
+            let version = rest.strip_prefix("{ version = ").unwrap_or(rest);
+            Some((name.to_owned(), version.split('"').nth(1)?.to_owned()))
+        });
+        entries.collect()
+    };
+    let manifest = read("Cargo.toml");
+    let (_, needed) = manifest.split_once("nothing of this repository.\n").unwrap();
+    let (needed, _) = needed.split_once('#').unwrap();
+    let workspace = versions(&read("../Cargo.toml"));
+    let expected = needed.lines().map(|line| {
+        let name = line.strip_suffix(".workspace = true").unwrap();
+        (name.to_owned(), workspace[name].clone())
+    });
+    assert_eq!(versions(&blocks("toml").concat()), expected.collect());
+}
+
 /// Several of them are one subscriber.
 #[tokio::test]
 async fn two_processes_with_one_consumer_share_the_work() {
@@ -79,10 +104,7 @@ async fn two_processes_with_one_consumer_share_the_work() {
     let (first, second) = (first.ids().await, second.ids().await);
     assert!(first.is_disjoint(&second));
     assert_eq!(
-        first
-            .union(&second)
-            .cloned()
-            .collect::<std::collections::BTreeSet<_>>(),
+        first.union(&second).cloned().collect::<BTreeSet<_>>(),
         world.ids()
     );
 }

@@ -132,7 +132,7 @@ async fn a_later_result_under_the_same_id_counts_by_the_rule<S: Subscriber>() {
     let mut subscriber = S::of(&world).await;
     let (failed, completed) = (result("t", "FAILED", "1"), result("t", "COMPLETED", "2"));
     let later = completed
-        .replace("12:00:00Z", "12:00:00.5Z")
+        .replace("12:00:00Z", "12:00:00.000001Z")
         .replace(":2}", ":3}");
     for body in [&failed, &completed, &failed, &later, &completed] {
         world.append_again(body.clone()).await;
