@@ -25,9 +25,17 @@ impl DeployedNats {
     /// # Errors
     /// When there is none to start.
     pub async fn start() -> Result<Self, ServerError> {
+        Self::start_from(Path::new(DEPLOY)).await
+    }
+
+    /// Starts one from the `nats.conf` and the `make-secrets` of another directory than `deploy`.
+    ///
+    /// # Errors
+    /// When there is none to start.
+    pub async fn start_from(deploy: &Path) -> Result<Self, ServerError> {
         let dir = tempfile::tempdir().map_err(ServerError::io("making a directory for a broker"))?;
-        let secrets = make_secrets(dir.path())?;
-        let options = options(dir.path(), &Path::new(DEPLOY).join("nats.conf"))?;
+        let secrets = run_make_secrets(deploy, dir.path())?;
+        let options = options(dir.path(), &deploy.join("nats.conf"))?;
         Ok(Self {
             server: NatsServer::start_with(options).await?,
             secrets,
@@ -54,8 +62,13 @@ impl DeployedNats {
 /// # Errors
 /// When `deploy/make-secrets` fails.
 pub fn make_secrets(dir: &Path) -> Result<PathBuf, ServerError> {
+    run_make_secrets(Path::new(DEPLOY), dir)
+}
+
+fn run_make_secrets(deploy: &Path, dir: &Path) -> Result<PathBuf, ServerError> {
     let secrets = dir.join("secrets");
-    let made = Command::new(Path::new(DEPLOY).join("make-secrets"))
+    let made = Command::new("sh")
+        .arg(deploy.join("make-secrets"))
         .arg(&secrets)
         .output()
         .and_then(|output| match output.status.success() {

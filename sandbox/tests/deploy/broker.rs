@@ -40,6 +40,11 @@ impl Broker {
         Self(DeployedNats::start().await.unwrap())
     }
 
+    /// One that runs the files of another directory than `deploy`.
+    pub(crate) async fn start_from(deploy: &Path) -> Self {
+        Self(DeployedNats::start_from(deploy).await.unwrap())
+    }
+
     pub(crate) fn server(&self) -> &NatsServer {
         &self.0.server
     }

@@ -10,6 +10,7 @@ mod deployment;
 mod images;
 mod readme;
 mod rights;
+mod second_subscriber;
 mod services;
 mod trespass;
 
