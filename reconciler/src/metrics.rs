@@ -42,7 +42,7 @@ pub struct State {
 }
 
 /// The metrics of a reconciler. Counters are of this process; the gauges of submissions are of the database.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Metrics {
     /// Calls to the provider about a task, by reply.
     pub calls: Family<ReplyLabel, Counter>,
@@ -61,7 +61,7 @@ pub struct Metrics {
     /// Times that the provider asked to be left alone.
     pub pauses: Counter,
     /// Seconds of a call.
-    pub call_seconds: Option<Histogram>,
+    pub call_seconds: Histogram,
     submissions: Family<State, Gauge>,
     unknown: Gauge,
     outstanding: Gauge,
@@ -80,10 +80,27 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics that `registry` shows.
     pub fn register(registry: &mut Registry) -> Self {
-        let calls = Histogram::new(exponential_buckets(0.005, 2.0, 14));
         let metrics = Self {
-            call_seconds: Some(calls.clone()),
-            ..Self::default()
+            calls: Family::default(),
+            unusable: Family::default(),
+            open: Counter::default(),
+            appends: Family::default(),
+            settled: Counter::default(),
+            recovered: Counter::default(),
+            filled: Counter::default(),
+            pauses: Counter::default(),
+            call_seconds: Histogram::new(exponential_buckets(0.005, 2.0, 14)),
+            submissions: Family::default(),
+            unknown: Gauge::default(),
+            outstanding: Gauge::default(),
+            appended: Gauge::default(),
+            critical: Gauge::default(),
+            unusable_submissions: Gauge::default(),
+            closed: Family::default(),
+            waiting: Gauge::default(),
+            lag: Gauge::default(),
+            queued: Gauge::default(),
+            processing: Gauge::default(),
         };
         let own = registry.sub_registry_with_prefix("reconciler");
         let m = &metrics;
@@ -92,7 +109,12 @@ impl Metrics {
             "Calls to the provider about a task, by reply",
             m.calls.clone(),
         );
-        own.register_with_unit("call", "Time of a call to the provider", Unit::Seconds, calls);
+        own.register_with_unit(
+            "call",
+            "Time of a call to the provider",
+            Unit::Seconds,
+            m.call_seconds.clone(),
+        );
         own.register(
             "unusable_answers",
             "Answers that could not be used, by reason",
@@ -214,9 +236,7 @@ impl Metrics {
     /// A call to the provider took so long and gave this.
     pub fn called(&self, reply: &'static str, took: Duration) {
         self.calls.get_or_create(&ReplyLabel { reply }).inc();
-        if let Some(seconds) = &self.call_seconds {
-            seconds.observe(took.as_secs_f64());
-        }
+        self.call_seconds.observe(took.as_secs_f64());
     }
 }
 

@@ -1,19 +1,18 @@
 //! The command `once`: sweeps until nothing is due, and says by its exit code whether that was all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use service::Stop;
 use service::health::Health;
-use stream::append;
 use thiserror::Error;
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::check::Conditions;
 use crate::config::WorkConfig;
 use crate::gate::Why;
-use crate::metrics::Metrics;
-use crate::open::{Counters, OpenError, open};
+use crate::open::{OpenError, Watched, open};
 use crate::sweep::{Held, Swept};
 
 /// Results that are on the stream become rows within moments, where a projector runs. This long without one of them is enough.
@@ -70,13 +69,10 @@ pub enum OnceError {
 /// When something is left.
 pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
     // Nobody asks how it is: it ends.
-    let conditions = Conditions::register(&Health::new(), Duration::MAX);
-    let counters = Counters {
-        own: Metrics::default(),
-        append: append::Metrics::unregistered(),
-    };
-    let opening = open(config, counters, conditions, true, stop.clone());
+    let watched = Watched::register(&mut Registry::default(), &Health::new(), Duration::MAX);
+    let opening = open(config, watched, true, stop.clone());
     let (checker, worker) = stop.unless_requested(opening).await.ok_or(OnceError::Stopped)??;
+    let checker = Arc::new(checker);
     let _working = tokio::spawn(worker.run());
 
     let mut waiting = Waiting::default();
@@ -87,7 +83,7 @@ pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
                 return Err(OnceError::Refused(closed.why));
             }
             Some(Held::Stream) => return Err(OnceError::Stream),
-            Some(Held::Closed(closed)) if checker.gate.closings() >= PAUSES => {
+            Some(Held::Closed(closed)) if checker.standing.gate.closings() >= PAUSES => {
                 return Err(OnceError::Refused(closed.why));
             }
             Some(Held::Closed(_)) => {}
@@ -111,7 +107,7 @@ pub async fn run(config: WorkConfig, stop: Stop) -> Result<(), OnceError> {
             appended: swept.counts.appended,
         });
     }
-    let queue = checker.queue().await.ok_or(OnceError::Silent)?;
+    let queue = checker.standing.queue().await.ok_or(OnceError::Silent)?;
     if !queue.is_empty() {
         return Err(OnceError::Queue {
             queued: queue.queued_tasks,

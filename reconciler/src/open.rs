@@ -1,18 +1,20 @@
 //! From settings to a checker: finds the database and the stream, waiting for them as long as it takes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use database::{Database, FitError, Unfit};
-use service::{Backoff, Chain, Stop};
+use prometheus_client::registry::Registry;
+use service::health::Health;
+use service::{Backoff, Chain, Condition, Stop};
 use stream::append::{self, Worker};
 use thiserror::Error;
 
-use crate::check::{Checker, Conditions, Parts};
+use crate::check::{Checker, Conditions, Sweeping};
 use crate::config::WorkConfig;
 use crate::log::{Log, LogError, LogSettings};
 use crate::metrics::Metrics;
 use crate::provider::{ClientError, Provider};
+use crate::standing::{Standing, StandingParts};
 use crate::submissions::Submissions;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -35,26 +37,37 @@ pub enum OpenError {
     Log(#[from] LogError),
 }
 
-/// What is counted.
+/// What an operator sees of it.
 #[derive(Debug)]
-pub struct Counters {
-    /// By us.
-    pub own: Metrics,
-    /// By the appender.
-    pub append: append::Metrics,
+pub struct Watched {
+    own: Metrics,
+    append: append::Metrics,
+    provider: Condition,
+    conditions: Conditions,
 }
 
-/// A checker, and the worker that has to run for anything to be appended. `thorough`: see [`Parts`].
+impl Watched {
+    /// Shown by `registry` and `health`. The loop may be silent for so long.
+    pub fn register(registry: &mut Registry, health: &Health, silence: Duration) -> Self {
+        Self {
+            own: Metrics::register(registry),
+            append: append::Metrics::register(registry),
+            provider: Condition::register(health, "provider"),
+            conditions: Conditions::register(health, silence),
+        }
+    }
+}
+
+/// A checker, and the worker that has to run for anything to be appended. `thorough`: see [`Checker`].
 ///
 /// # Errors
 /// When something is wrong that waiting does not put right.
 pub async fn open(
     config: WorkConfig,
-    counters: Counters,
-    conditions: Conditions,
+    watched: Watched,
     thorough: bool,
     stop: Stop,
-) -> Result<(Arc<Checker>, Worker), OpenError> {
+) -> Result<(Checker, Worker), OpenError> {
     let provider = Provider::new(config.provider, config.pace.max_in_flight)?;
     let database::Target {
         config: target,
@@ -63,6 +76,7 @@ pub async fn open(
     } = config.database;
     let database = Database::new(target, connector, APPLICATION, config.pool_size, config.limits);
     let submissions = Submissions::new(database, provider.base());
+    let conditions = watched.conditions;
     wait_for(&submissions, &conditions).await?;
     conditions
         .stream
@@ -73,20 +87,29 @@ pub async fn open(
         append: &config.append,
         consumer: &config.pace.consumer,
         body_limit: config.body_limit,
-        metrics: counters.append,
+        metrics: watched.append,
     })
     .await?;
-    let parts = Parts {
-        submissions,
+    let standing = StandingParts {
         provider,
+        submissions: submissions.clone(),
+        metrics: watched.own.clone(),
+        condition: watched.provider,
+        body_limit: log.body_limit,
+    };
+    let checker = Checker {
+        submissions,
+        standing: Standing::new(standing, &config.pace, stop.clone()),
         log,
         pace: config.pace,
         source: config.source,
-        metrics: counters.own,
+        metrics: watched.own,
         conditions,
+        stop,
         thorough,
+        sweeping: Sweeping::default(),
     };
-    Ok((Arc::new(Checker::new(parts, stop)), worker))
+    Ok((checker, worker))
 }
 
 async fn wait_for(submissions: &Submissions, conditions: &Conditions) -> Result<(), Unfit> {

@@ -7,14 +7,12 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use service::health::Health;
 use service::{Chain, Stop, TaskFailed, Tasks, admin};
-use stream::append;
 use thiserror::Error;
 use tracing::info;
 
-use crate::check::{Checker, Conditions};
+use crate::check::Checker;
 use crate::config::RunConfig;
-use crate::metrics::Metrics;
-use crate::open::{Counters, OpenError, open};
+use crate::open::{OpenError, Watched, open};
 use crate::sweep::Swept;
 
 /// How long the last appends may take to leave.
@@ -41,16 +39,12 @@ pub enum RunError {
 pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
     let health = Health::new();
     let mut registry = Registry::default();
-    let counters = Counters {
-        own: Metrics::register(&mut registry),
-        append: append::Metrics::register(&mut registry),
-    };
     // Between two signs of life there is a pause, or a call with its append and the note of it, or a statement.
     let silence = config.work.pace.sweep_interval
         + config.work.provider.request_timeout
         + config.work.append.publish_timeout
         + config.work.limits.transaction() * 2;
-    let conditions = Conditions::register(&health, silence);
+    let watched = Watched::register(&mut registry, &health, silence);
     let listener = admin::bind(&config.admin).await?;
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn_background(
@@ -58,13 +52,13 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         admin::serve(listener, registry, health, stop.clone()),
     );
 
-    let opening = open(config.work, counters, conditions, false, stop.clone());
+    let opening = open(config.work, watched, false, stop.clone());
     let Some(opened) = stop.unless_requested(opening).await else {
         return Ok(());
     };
     let (checker, worker) = opened?;
     info!(
-        provider = checker.provider.base(),
+        provider = checker.standing.provider(),
         stream.name = checker.log.stream,
         "reconciling"
     );
@@ -74,7 +68,7 @@ pub async fn run(config: RunConfig, stop: Stop) -> Result<(), RunError> {
         worker.run().await;
         Ok::<_, Infallible>(())
     });
-    tasks.spawn("sweep", sweeps(checker));
+    tasks.spawn("sweep", sweeps(Arc::new(checker)));
     let ended = tasks.run(config.stop_grace).await;
     // The process ends either way; what does not leave in time is asked for again.
     let _ = tokio::time::timeout(FLUSH, connection.client.flush()).await;
@@ -108,11 +102,11 @@ async fn sweeps(checker: Arc<Checker>) -> Result<(), Infallible> {
 /// that an operator knows before the first result is missing.
 async fn ask_for_queue(checker: &Checker, swept: &Swept, outstanding_before: u64) {
     let done = outstanding_before > 0 && swept.counts.outstanding == 0;
-    let idle = !checker.is_accepted() && swept.asked == 0;
+    let idle = !checker.standing.is_accepted() && swept.asked == 0;
     if !(done || idle) {
         return;
     }
-    let queue = checker.queue().await;
+    let queue = checker.standing.queue().await;
     if let (true, Some(queue)) = (done, queue) {
         info!(
             queued = queue.queued_tasks,

@@ -139,7 +139,7 @@ impl Checker {
     /// there are. The next one goes on where this one ended.
     async fn settle(&self) -> Result<Settled, DatabaseError> {
         let mut settled = self.submissions.settle_due().await?;
-        let mut after = self.settled_up_to.load(Ordering::Relaxed);
+        let mut after = self.sweeping.settled_up_to.load(Ordering::Relaxed);
         for page in 1.. {
             self.conditions.progress.beat();
             let some = self.submissions.settle_behind(after).await?;
@@ -150,7 +150,7 @@ impl Checker {
                 break;
             }
         }
-        self.settled_up_to.store(after, Ordering::Relaxed);
+        self.sweeping.settled_up_to.store(after, Ordering::Relaxed);
         Ok(settled)
     }
 
@@ -163,7 +163,7 @@ impl Checker {
         let until = Instant::now() + self.pace.sweep_interval;
         swept.more = true;
         loop {
-            let room = self.gate.room(calls.len()).min(left);
+            let room = self.standing.gate.room(calls.len()).min(left);
             let time_left = left == self.pace.sweep_limit || Instant::now() < until;
             let goes_on = swept.more
                 && time_left
@@ -210,10 +210,10 @@ impl Checker {
                 Err(error) => failed = Some(error),
             }
             if failed.is_none() {
-                failed = self.resolve_doubt().await.err();
+                failed = self.standing.resolve_doubt().await.err();
             }
         }
-        swept.held = swept.held.or(self.gate.closed().map(Held::Closed));
+        swept.held = swept.held.or(self.standing.gate.closed().map(Held::Closed));
         failed.map_or(Ok(()), Err)
     }
 
@@ -229,7 +229,7 @@ impl Checker {
         match self.submissions.claim(claim).await? {
             Claimed::Due(due) => Ok(due),
             Claimed::Paused(rest) => {
-                self.gate.paused(rest, rand::random());
+                self.standing.gate.paused(rest, rand::random());
                 Ok(Vec::new())
             }
         }
@@ -251,10 +251,21 @@ impl Checker {
         m.recovered.inc_by(swept.settled.recovered);
         m.filled.inc_by(swept.filled);
         m.count(&swept.counts);
-        m.closed(self.gate.closed().map(|closed| closed.why));
-        m.waiting.set(i64::from(swept.held == Some(Held::Lag)));
+        m.closed(self.standing.gate.closed().map(|closed| closed.why));
+        let waits = swept.held == Some(Held::Lag);
+        m.waiting.set(i64::from(waits));
+        if self.sweeping.waited.swap(waits, Ordering::Relaxed) != waits {
+            if waits {
+                info!(
+                    lag = swept.lag,
+                    "the projection is far behind; asking for nothing until it is not"
+                );
+            } else {
+                info!("the projection has caught up");
+            }
+        }
         // Not for each of the calls that only find the provider wanting to be left alone still.
-        if swept.settled.all + swept.filled + swept.asked as u64 > 0 && self.gate.closings() <= 1 {
+        if swept.settled.all + swept.filled + swept.asked as u64 > 0 && self.standing.gate.closings() <= 1 {
             info!(
                 asked = swept.asked,
                 appended = swept.appended,

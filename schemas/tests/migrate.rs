@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
+use refinery::{Migration, Runner};
 use sandbox::servers::Postgres;
 use schemas::migrate::{self, MigrateError};
-use schemas::version::{self, CURRENT, SchemaMismatch};
+use schemas::version::{self, CURRENT, RECONCILER, SchemaMismatch};
 
 /// Runs `test` with the URL of an empty database, on a thread that may block.
 async fn on_an_empty_database(name: &str, test: impl FnOnce(&str) + Send + 'static) {
@@ -61,6 +62,29 @@ async fn an_empty_database_is_brought_to_the_newest_version_and_a_second_run_doe
         assert_eq!(version::check(found(client)), Ok(()));
         assert_eq!(migrate(url), Vec::<i32>::new());
         assert_eq!(found(client), Some(CURRENT));
+    })
+    .await;
+}
+
+/// With rows in it, as a database in use is.
+#[tokio::test]
+async fn a_database_of_version_1_is_brought_on_with_its_submissions() {
+    on_an_empty_database("older", |url| {
+        let client = &mut connect(url);
+        let first = Migration::unapplied("V1__answers", include_str!("../sql/V1__answers.sql")).unwrap();
+        Runner::new(&[first]).run(client).unwrap();
+        client
+            .batch_execute(
+                "insert into submitted_tasks (task_id, idempotency_key, state, checks) values
+                   ('a', 'k', 'OPEN', 0), ('b', null, 'LOST', 9), (null, 'l', 'OVERDUE', 0), ('c', null, 'SETTLED', 1)",
+            )
+            .unwrap();
+        assert_eq!(version::check(found(client)), Ok(()));
+        assert!(version::check_from(RECONCILER, found(client)).is_err());
+        assert_eq!(migrate(url), (2..=CURRENT).collect::<Vec<_>>());
+        let kept = "select count(*) from submitted_tasks
+                     where not_found = 0 and unusable_answers = 0 and checked_at is null and same_as is null";
+        assert_eq!(client.query_one(kept, &[]).unwrap().get::<_, i64>(0), 4);
     })
     .await;
 }

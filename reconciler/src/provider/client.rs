@@ -19,6 +19,8 @@ use super::{Askable, Failure, Reply, Target, Throttled, Unexpected, retry_after}
 
 /// Longest time for a connection, TLS included; a whole call has its own limit.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long a connection is kept without a call.
+const IDLE: Duration = Duration::from_secs(30);
 /// The body of an answer that is not read is taken off its connection up to here, so that the connection can be kept.
 const DRAIN: usize = 16 << 10;
 /// More than the state of a queue can take.
@@ -79,6 +81,8 @@ impl Provider {
             .retry(reqwest::retry::never())
             .referer(false)
             .pool_max_idle_per_host(calls)
+            // Sooner than most servers close them, so that no call meets a connection that is just being closed.
+            .pool_idle_timeout(IDLE)
             .tcp_keepalive(Duration::from_secs(15))
             .tls_backend_preconfigured(tls(
                 target.authorities.as_deref(),

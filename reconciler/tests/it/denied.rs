@@ -173,3 +173,35 @@ async fn tasks_that_are_too_old_raise_no_doubt() {
     reconciler.ready().await;
     reconciler.stop().await;
 }
+
+/// As when the path of a gateway is missing: everything is 404, and readiness does not flap.
+#[tokio::test]
+async fn a_wrong_url_is_said_to_be_one_until_it_is_right() {
+    let world = World::new().await;
+    for number in 0..12 {
+        world.submit(&format!("task-{number}")).await;
+    }
+    let reconciler = world
+        .reconciler()
+        .set("PROVIDER_URL", format!("{}/gateway", world.api.url()))
+        .set("DENIED_PROBE_INTERVAL", "100ms")
+        .start();
+    reconciler.unready("knows none of our tasks").await;
+    let asked = world.api.calls().len();
+    eventually("it goes on trying", SOON, async || {
+        world.api.calls().len() > asked + 5
+    })
+    .await;
+    let log = reconciler.stop().await;
+    assert!(!log.contains("well again"), "{log}");
+    // Nothing is due: the queue is asked for.
+    world
+        .sql
+        .batch_execute("delete from submitted_tasks")
+        .await
+        .unwrap();
+    let builder = world.reconciler();
+    let builder = builder.set("PROVIDER_URL", format!("{}/gateway", world.api.url()));
+    let reconciler = builder.start();
+    reconciler.unready("is --provider-url right?").await;
+}
