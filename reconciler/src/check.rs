@@ -1,5 +1,6 @@
 //! One submission: ask, judge, append, note.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ pub struct Sweeping {
     pub(crate) settled_up_to: AtomicI64,
     /// Whether the last one waited for the projection.
     pub(crate) waited: AtomicBool,
+    /// When the last one must end, once a stop was requested.
+    pub(crate) end: OnceLock<Instant>,
 }
 
 /// What a check means for those that follow.

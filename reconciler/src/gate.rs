@@ -2,7 +2,8 @@
 //!
 //! One gate for all calls of a process. What closes it: the provider's own word (429, 503), calls that fail one after the
 //! other, a key that is not accepted, answers that look as if the key were of another account. When the time is over it
-//! opens for one call at a time, and wholly once one is answered.
+//! opens for one call at a time, and wholly once one is answered. After failures that one call is best about no task: tasks
+//! that cannot be asked for must not keep it closed for the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -65,8 +66,8 @@ pub struct Gate {
 #[derive(Debug)]
 struct State {
     closed: Option<Closed>,
-    /// One call at a time, until one is answered.
-    careful: bool,
+    /// One call at a time, until one is answered, because it was closed for this.
+    careful: Option<Why>,
     /// Failures in a row.
     failures: u32,
     /// How often it was closed since the last answer.
@@ -83,7 +84,7 @@ impl Gate {
             width,
             state: Mutex::new(State {
                 closed: None,
-                careful: false,
+                careful: None,
                 failures: 0,
                 closings: 0,
                 throttled: pauses(),
@@ -97,8 +98,8 @@ impl Gate {
         let mut state = self.lock();
         let width = match (state.closed(), state.careful) {
             (Some(_), _) => 0,
-            (None, true) => 1,
-            (None, false) => self.width,
+            (None, Some(_)) => 1,
+            (None, None) => self.width,
         };
         width.saturating_sub(running)
     }
@@ -113,12 +114,18 @@ impl Gate {
         self.lock().closings
     }
 
+    /// Whether the next call is the first one after failures.
+    pub fn is_to_be_tried(&self) -> bool {
+        let mut state = self.lock();
+        state.closed().is_none() && state.careful == Some(Why::Failing)
+    }
+
     /// An answer came, whatever it says.
     pub fn answered(&self) {
         let mut state = self.lock();
         // One that was under way when the gate was closed does not open it.
         if state.closed().is_none() {
-            state.careful = false;
+            state.careful = None;
             state.failures = 0;
             state.closings = 0;
             state.throttled.reset();
@@ -145,7 +152,7 @@ impl Gate {
     pub fn failed(&self, random: f64) -> bool {
         let mut state = self.lock();
         state.failures += 1;
-        let closes = state.careful || state.failures >= FAILURES;
+        let closes = state.careful.is_some() || state.failures >= FAILURES;
         if closes && state.closed().is_none() {
             let pause = state.failing.pause(random);
             state.close(pause, Why::Failing);
@@ -176,7 +183,7 @@ impl State {
     /// Never opens earlier than it would have.
     fn close(&mut self, pause: Duration, why: Why) {
         let until = Instant::now() + pause;
-        self.careful = true;
+        self.careful = Some(why);
         if self.closed().is_none() {
             self.closings += 1;
         }
@@ -283,9 +290,9 @@ mod tests {
             assert_eq!(gate.failed(0.0), failure == 5);
         }
         for seconds in [1, 2, 4] {
-            assert_eq!(gate.room(0), 0);
+            assert_eq!((gate.room(0), gate.is_to_be_tried()), (0, false));
             advance(SECOND * seconds).await;
-            assert_eq!(gate.room(0), 1);
+            assert_eq!((gate.room(0), gate.is_to_be_tried()), (1, true));
             // The one call that was let through fails too.
             assert!(gate.failed(0.0));
         }

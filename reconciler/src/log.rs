@@ -69,6 +69,8 @@ pub struct Progress {
     pub last_seq: u64,
     /// How many messages are not projected yet.
     pub lag: u64,
+    /// Whether the consumer of the projectors is there.
+    pub consumer: bool,
 }
 
 impl Progress {
@@ -77,6 +79,7 @@ impl Progress {
         floor: 0,
         last_seq: u64::MAX,
         lag: u64::MAX,
+        consumer: true,
     };
 }
 
@@ -144,12 +147,14 @@ impl Log {
                 floor: progress.ack_floor,
                 last_seq: state.last_seq,
                 lag: progress.pending + progress.unacknowledged as u64,
+                consumer: true,
             },
             // Nobody projects yet: all of it is still to be done.
             None => Progress {
                 floor: 0,
                 last_seq: state.last_seq,
                 lag: state.events,
+                consumer: false,
             },
         })
     }

@@ -127,7 +127,8 @@ struct Waiting {
 impl Waiting {
     fn is_over(&mut self, swept: &Swept) -> bool {
         let now = Instant::now();
-        let (lag, appended) = (swept.lag, swept.counts.appended);
+        let lag = swept.progress.map_or(u64::MAX, |progress| progress.lag);
+        let appended = swept.counts.appended;
         match self.best {
             Some((least_lag, least_appended, since)) if lag >= least_lag && appended >= least_appended => {
                 now - since > PATIENCE

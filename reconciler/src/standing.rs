@@ -126,6 +126,13 @@ impl Standing {
         None
     }
 
+    /// After failures: whether the provider is there, or only some tasks cannot be asked for.
+    pub async fn try_again(&self) {
+        if self.gate.is_to_be_tried() {
+            self.queue().await;
+        }
+    }
+
     /// It knows a task of ours.
     pub fn knows(&self) {
         lock(&self.doubt).known();

@@ -35,8 +35,8 @@ pub struct Swept {
     pub appended: usize,
     /// How things stand now.
     pub counts: Counts,
-    /// How many messages the projection is behind.
-    pub lag: u64,
+    /// How far the projection is.
+    pub progress: Option<Progress>,
     /// More may be due.
     pub more: bool,
     /// Why not all that is due was asked for.
@@ -111,7 +111,7 @@ impl Checker {
             settled,
             aged,
             held,
-            lag: progress.lag,
+            progress: held.is_none_or(|held| held != Held::Stream).then_some(progress),
             ..Swept::default()
         };
         Ok((swept, progress))
@@ -156,6 +156,7 @@ impl Checker {
 
     /// Asks for what is due, as many at a time as the gate lets through.
     async fn ask(self: &Arc<Self>, progress: Progress, swept: &mut Swept) -> Result<(), DatabaseError> {
+        self.standing.try_again().await;
         let mut calls: JoinSet<Result<Step, DatabaseError>> = JoinSet::new();
         let mut failed = None;
         let mut left = self.pace.sweep_limit;
@@ -240,8 +241,15 @@ impl Checker {
         tokio::select! {
             biased;
             done = work => Some(done),
-            () = async { self.stop.requested().await; tokio::time::sleep(FINISH).await } => None,
+            () = self.finish_is_over() => None,
         }
+    }
+
+    /// Pends until a stop was requested that long ago.
+    async fn finish_is_over(&self) {
+        self.stop.requested().await;
+        let end = self.sweeping.end.get_or_init(|| Instant::now() + FINISH);
+        tokio::time::sleep_until(*end).await;
     }
 
     /// Metrics, and one line when something happened.
@@ -255,13 +263,21 @@ impl Checker {
         let waits = swept.held == Some(Held::Lag);
         m.waiting.set(i64::from(waits));
         if self.sweeping.waited.swap(waits, Ordering::Relaxed) != waits {
-            if waits {
-                info!(
-                    lag = swept.lag,
-                    "the projection is far behind; asking for nothing until it is not"
-                );
-            } else {
-                info!("the projection has caught up");
+            match swept.progress {
+                Some(Progress {
+                    lag, consumer: false, ..
+                }) if waits => warn!(
+                    lag,
+                    consumer = self.pace.consumer,
+                    "nobody projects the stream, so nothing is asked for: is a projector running, and --consumer its consumer?"
+                ),
+                Some(Progress { lag, .. }) if waits => {
+                    info!(
+                        lag,
+                        "the projection is far behind; asking for nothing until it is not"
+                    );
+                }
+                _ => info!("the projection has caught up"),
             }
         }
         // Not for each of the calls that only find the provider wanting to be left alone still.

@@ -17,7 +17,7 @@ pub struct Pace {
     #[arg(long, env = "SWEEP_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     pub sweep_interval: Duration,
     /// Most tasks asked for before the next look.
-    #[arg(long, env = "SWEEP_LIMIT", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..), default_value_t = 500)]
+    #[arg(long, env = "SWEEP_LIMIT", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=5000), default_value_t = 500)]
     pub sweep_limit: usize,
     /// Most calls to the provider at a time. Each can hold one body of --body-limit in memory.
     #[arg(long, env = "MAX_IN_FLIGHT", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256), default_value_t = 8)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox::api::{Fault, Rule};
+use sandbox::api::{Fault, Operation, Rule};
 use sandbox::eventually;
 
 use crate::world::{SOON, World};
@@ -223,16 +223,38 @@ async fn failures_in_a_row_stop_all_calls_for_a_while() {
         .metric_is(r#"reconciler_closed{reason="failing"}"#, 1.0)
         .await;
     assert!(reconciler.lives().await);
-    // The fifth failure closes the gate for a second, shortened by up to a half.
+    // The fifth failure closes the gate for a second, shortened by up to a half. Then the queue is asked for, not a task.
     let calls = eventually("a sixth call", SOON, async || {
-        let calls = world.asked();
+        let calls = world.api.calls();
         (calls.len() > 5).then_some(calls)
     })
     .await;
     let gap = calls[5].at - calls[4].at;
     assert!(gap >= Duration::from_millis(500), "{gap}");
+    assert_eq!(calls[5].operation, Operation::Status);
     world.api.faults().clear();
     reconciler.ready().await;
+}
+
+/// Many that time out look like a provider that is away; its queue tells the difference.
+#[tokio::test]
+async fn many_tasks_that_cannot_be_asked_for_do_not_block_those_behind_them() {
+    let world = World::new().await;
+    let _projector = world.project();
+    for _ in 0..40 {
+        let task = world.finished();
+        world.api.faults().task(&task, Fault::Silence);
+        world.submit_with(&task, None, "0s", "1h").await;
+    }
+    let task = world.finished();
+    world.submit(&task).await;
+    let _reconciler = world
+        .reconciler()
+        .set("REQUEST_TIMEOUT", "300ms")
+        .set("CHECK_INTERVAL", "1m")
+        .set("MAX_CHECK_INTERVAL", "30m")
+        .start();
+    world.becomes(&task, "SETTLED").await;
 }
 
 /// As when the URL leads to another server.

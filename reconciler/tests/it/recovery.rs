@@ -185,6 +185,40 @@ async fn while_the_projection_is_far_behind_nothing_is_asked_for() {
     assert_eq!(world.asked_about(&missing), 1);
 }
 
+/// Its sequence says nothing about another stream.
+#[tokio::test]
+async fn what_was_appended_to_a_stream_that_is_gone_is_asked_for_again() {
+    let world = World::new().await;
+    let task = world.finished();
+    world.submit(&task).await;
+    let reconciler = world.start().await;
+    world.row_is(&task, "appended_seq", Some(1_i64)).await;
+    let jetstream = world.connect().await.jetstream;
+    jetstream.delete_stream(&world.spec.name).await.unwrap();
+    reconciler.unready("there is no stream").await;
+    world.declare().await;
+    world.is_asked_about(&task, 2).await;
+    let _projector = world.project();
+    world.becomes(&task, "SETTLED").await;
+    reconciler.ready().await;
+}
+
+#[tokio::test]
+async fn without_a_projector_it_says_why_it_asks_for_nothing() {
+    let world = World::new().await;
+    world.declare().await;
+    for _ in 0..3 {
+        world.deliver(world.finished_with_key(None).0).await;
+    }
+    world.submit(&world.finished()).await;
+    let reconciler = world.reconciler().set("MAX_LAG", 2).start_ready().await;
+    eventually("it says so", SOON, async || {
+        reconciler.log().contains("nobody projects the stream")
+    })
+    .await;
+    assert_eq!(world.asked().len(), 0);
+}
+
 #[tokio::test]
 async fn an_id_of_any_letters_is_asked_for_and_dots_are_not() {
     let world = World::new().await;
