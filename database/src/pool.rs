@@ -177,7 +177,6 @@ fn begin(statement: Duration) -> String {
         "begin isolation level read committed; \
          set local statement_timeout = {limit}; \
          set local idle_in_transaction_session_timeout = {limit}; \
-         set local plan_cache_mode = force_generic_plan; \
          select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'; \
          select format('%s.%s.%s', extract(epoch from pg_postmaster_start_time()), \
                        (select oid from pg_database where datname = current_database()), \

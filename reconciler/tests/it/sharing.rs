@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use database::{Connector, Database, Limits};
+use reconciler::submissions::{Claim, Claimed, Submissions};
 use sandbox::api::Fault;
 use sandbox::eventually;
 
@@ -50,6 +52,46 @@ async fn several_share_the_work_and_ask_for_nothing_twice() {
         }
     }
     assert!(shares > 1, "one did all of the work");
+}
+
+/// However many are due: it is planned for its limit.
+#[tokio::test]
+async fn a_claim_reads_few_more_rows_than_it_takes() {
+    let world = World::new().await;
+    let fill = "insert into submitted_tasks (task_id, next_check_at)
+                select 'task-' || n, now() - n * interval '1 second' from generate_series(1, 20000) n;
+                analyze submitted_tasks";
+    world.sql.batch_execute(fill).await.unwrap();
+    let limits = Limits {
+        statement: Duration::from_secs(10),
+        connect: Duration::from_secs(5),
+    };
+    let url = world.database.url().parse().unwrap();
+    let submissions = Submissions::new(
+        Database::new(url, Connector::Plain, "test", 1, limits),
+        "http://provider",
+    );
+    for _ in 0..5 {
+        let claim = Claim {
+            most: 2,
+            lease: Duration::from_secs(60),
+            floor: 0,
+            last_seq: 0,
+            kept: Duration::from_secs(86_400),
+        };
+        let claimed = submissions.claim(claim).await.unwrap();
+        assert!(matches!(claimed, Claimed::Due(due) if due.len() == 2));
+    }
+    // The server counts what a session did when it ends, at the latest.
+    drop(submissions);
+    let counted = "select n_tup_upd, seq_tup_read + idx_tup_fetch from pg_stat_user_tables where relname = 'submitted_tasks'";
+    let read = eventually("the claims are counted", SOON, async || {
+        let row = world.sql.query_one(counted, &[]).await.unwrap();
+        let (updated, read): (i64, i64) = (row.get(0), row.get(1));
+        (updated == 10).then_some(read)
+    })
+    .await;
+    assert!(read < 200, "{read}");
 }
 
 /// No place in an order of times is remembered from sweep to sweep.
