@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemas::json::{Token, Tokens};
+use schemas::json::{Piece, Pieces, Token, Tokens};
 
 /// Objects and arrays inside each other. Postgres reads `jsonb` by recursion and gives up at some 14,000.
 const MAX_DEPTH: usize = 512;
@@ -97,15 +97,18 @@ impl<'j> Rewrite<'j> {
 
     /// Looks at the escapes of a string, `raw` being a part of the text.
     fn string(&mut self, raw: &'j str) {
-        let start = raw.as_ptr().addr() - self.json.as_ptr().addr();
-        let bytes = raw.as_bytes();
-        let mut at = 0;
-        while let Some(found) = memchr::memchr(b'\\', &bytes[at..]).map(|found| at + found) {
-            let (length, keep) = escape(&bytes[found..]);
-            if !keep {
-                self.replace(start + found, length);
+        if memchr::memchr(b'\\', raw.as_bytes()).is_none() {
+            return;
+        }
+        let end = raw.as_ptr().addr() - self.json.as_ptr().addr() + raw.len();
+        let mut pieces = Pieces::new(raw);
+        let mut start = end - raw.len();
+        while let Some(piece) = pieces.next() {
+            let next = end - pieces.rest().len();
+            if matches!(piece, Piece::LoneSurrogate | Piece::Char('\0')) {
+                self.replace(start, next - start);
             }
-            at = found + length;
+            start = next;
         }
     }
 
@@ -122,26 +125,6 @@ impl<'j> Rewrite<'j> {
         self.out.push_str(&self.json[self.copied..]);
         (Some(Cow::Owned(self.out)), Some(Problem::CharactersReplaced))
     }
-}
-
-/// The length of the escape that `bytes` begin with, a pair of surrogates counting as one, and whether Postgres can hold it.
-fn escape(bytes: &[u8]) -> (usize, bool) {
-    match code_unit(bytes) {
-        None => (2, true), // \n, \\, \" …
-        Some(0) => (6, false),
-        Some(0xD800..=0xDBFF) => match bytes.get(6..).and_then(code_unit) {
-            Some(0xDC00..=0xDFFF) => (12, true),
-            _ => (6, false),
-        },
-        Some(0xDC00..=0xDFFF) => (6, false),
-        Some(_) => (6, true),
-    }
-}
-
-/// The value of `\uXXXX` at the start of `bytes`.
-fn code_unit(bytes: &[u8]) -> Option<u16> {
-    let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
-    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 fn number(text: &str) -> Result<(), Problem> {

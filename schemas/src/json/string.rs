@@ -48,6 +48,11 @@ impl<'t> Pieces<'t> {
         Self { rest: raw }
     }
 
+    /// What is not taken apart yet.
+    pub fn rest(&self) -> &'t str {
+        self.rest
+    }
+
     fn code_unit(&self) -> Option<u32> {
         let digits = self.rest.strip_prefix("\\u")?.get(..4)?;
         u32::from_str_radix(digits, 16).ok()
