@@ -3,20 +3,23 @@
 //! Once made it is kept for ever: the client reconnects by itself, and [`Connection::connects`] tells those who
 //! remember something about the broker that it may no longer be true.
 
+mod events;
+mod password;
 mod settings;
 
-use std::error::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerInfo, jetstream};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerInfo, jetstream};
+use service::Chain;
+use service::secret::SecretError;
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-pub use settings::{Password, Settings};
+use events::{EventLog, Link};
+pub use password::Password;
+pub use settings::Settings;
 
 /// The oldest server on which the promises hold: `allow_atomic` is understood, unknown fields are refused instead
 /// of ignored, and an overloaded stream says so.
@@ -28,9 +31,6 @@ pub type ServerVersion = (u64, u64, u64);
 /// How long the first attempts and every reconnect wait at most between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server that refuses every message says so for every message; this is the time between two lines about it.
-const BETWEEN_REPORTS: Duration = Duration::from_secs(10);
-
 /// A connection that heals itself. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -40,13 +40,6 @@ pub struct Connection {
     pub jetstream: jetstream::Context,
     api_prefix: Arc<str>,
     state: watch::Receiver<Link>,
-}
-
-/// What the connection events add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Link {
-    connected: bool,
-    connects: u64,
 }
 
 impl Connection {
@@ -106,6 +99,9 @@ pub enum ConnectError {
         /// Why it could not be had.
         source: std::io::Error,
     },
+    /// The password cannot be had.
+    #[error(transparent)]
+    Password(#[from] SecretError),
     /// A server's URL cannot be read.
     #[error("reading the NATS URL `{url}`")]
     Url {
@@ -221,11 +217,7 @@ async fn options(
     name: &str,
 ) -> Result<(ConnectOptions, watch::Receiver<Link>), ConnectError> {
     let (sender, receiver) = watch::channel(Link::default());
-    let log = Arc::new(EventLog {
-        link: sender,
-        failing: AtomicBool::new(false),
-        reports: Mutex::default(),
-    });
+    let log = Arc::new(EventLog::new(sender));
     let options = settings
         .apply(ConnectOptions::new().name(name))
         .await?
@@ -244,94 +236,12 @@ async fn options(
     Ok((options, receiver))
 }
 
-/// Turns the client's events into state, and into one log line a change.
-struct EventLog {
-    link: watch::Sender<Link>,
-    /// Reconnecting failed and it was said; every further failure of the same outage is the same news.
-    failing: AtomicBool,
-    /// When an error of the server was last reported, and how many were not since.
-    reports: Mutex<(Option<Instant>, u64)>,
-}
-
-impl EventLog {
-    fn on(&self, event: Event) {
-        match event {
-            Event::Connected => {
-                self.failing.store(false, Ordering::Relaxed);
-                let mut connects = 0;
-                self.link.send_modify(|link| {
-                    link.connected = true;
-                    link.connects += 1;
-                    connects = link.connects;
-                });
-                if connects > 1 {
-                    info!(connects, "reconnected to NATS");
-                }
-            }
-            Event::Disconnected => {
-                self.link.send_modify(|link| link.connected = false);
-                warn!("lost the connection to NATS; reconnecting");
-            }
-            Event::Closed => {
-                self.link.send_modify(|link| link.connected = false);
-                debug!("the NATS client is closed");
-            }
-            Event::ClientError(error) => {
-                if !self.failing.swap(true, Ordering::Relaxed) {
-                    warn!(%error, "cannot reconnect to NATS yet; trying on");
-                }
-            }
-            Event::ServerError(error) => {
-                if let Some(more) = self.report_is_due() {
-                    warn!(%error, more, "the NATS server reports an error");
-                }
-            }
-            Event::SlowConsumer(subscription) => {
-                warn!(
-                    subscription,
-                    "messages were dropped: a NATS subscription is not read fast enough"
-                );
-            }
-            Event::LameDuckMode => info!("the NATS server is about to shut down"),
-            Event::Draining => debug!("the NATS client is draining"),
-        }
-    }
-
-    /// `Some` when a line about an error of the server is due, with the number of those held back since the last.
-    fn report_is_due(&self) -> Option<u64> {
-        // Nothing panics while it holds the lock.
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, held_back) = &mut *reports;
-        if last.is_some_and(|last| last.elapsed() < BETWEEN_REPORTS) {
-            *held_back += 1;
-            return None;
-        }
-        *last = Some(Instant::now());
-        Some(std::mem::take(held_back))
-    }
-}
-
 fn version(server: &ServerInfo) -> Option<ServerVersion> {
     let text = server.version.trim_start_matches('v');
     // `2.15.0-dev` and `2.12.1-RC.1` count as what they lead up to.
     let mut numbers = text.split(['-', '+']).next()?.split('.').map(str::parse);
     let mut next = || numbers.next().unwrap_or(Ok(0)).ok();
     Some((next()?, next()?, next()?))
-}
-
-/// An error with its causes, in one line.
-pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -358,19 +268,6 @@ mod tests {
     fn a_server_below_the_oldest_is_told_apart() {
         assert!(found("2.11.11").is_some_and(|version| version < OLDEST_SERVER));
         assert!(found("2.12.0").is_some_and(|version| version >= OLDEST_SERVER));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn errors_of_the_server_are_reported_once_in_a_while() {
-        let log = EventLog {
-            link: watch::Sender::default(),
-            failing: AtomicBool::new(false),
-            reports: Mutex::default(),
-        };
-        let due = || log.report_is_due();
-        assert_eq!([due(), due(), due()], [Some(0), None, None]);
-        tokio::time::advance(BETWEEN_REPORTS).await;
-        assert_eq!([due(), due()], [Some(2), None]);
     }
 
     #[test]

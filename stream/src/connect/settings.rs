@@ -1,15 +1,15 @@
 //! How to reach the broker: flags and environment variables, the same for every program.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::Args;
+use service::Chain;
 
-use super::{Chain, ConnectError};
+use super::{ConnectError, Password};
 use crate::settings::{subject_prefix, time};
 
 /// How to reach the broker.
@@ -102,7 +102,7 @@ impl Settings {
         Self {
             urls: vec![url.into()],
             user: None,
-            password: Password(None),
+            password: Password::none(),
             password_file: None,
             credentials: None,
             ca: None,
@@ -120,7 +120,7 @@ impl Settings {
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some(user.into());
-        self.password = Password(Some(password.into()));
+        self.password = Password::of(password);
         self
     }
 
@@ -195,29 +195,14 @@ impl Settings {
     }
 
     fn login(&self) -> Result<Option<(String, String)>, ConnectError> {
-        let password = self.password()?;
+        let password = self.password.or_in(self.password_file.as_deref())?;
         let Some(user) = self.user.clone() else {
             return Ok(None);
         };
         let password = password.ok_or(ConnectError::Settings(
             "NATS_USER is set, but neither NATS_PASSWORD nor NATS_PASSWORD_FILE",
         ))?;
-        Ok(Some((user, password)))
-    }
-
-    fn password(&self) -> Result<Option<String>, ConnectError> {
-        match (&self.password.0, &self.password_file) {
-            (Some(_), Some(_)) => Err(ConnectError::Settings(
-                "NATS_PASSWORD and NATS_PASSWORD_FILE are both set; set one",
-            )),
-            (Some(password), None) => Ok(Some(password.clone())),
-            (None, Some(path)) => {
-                let text = fs::read_to_string(path).map_err(file("the NATS password", path))?;
-                let line = text.strip_suffix('\n').unwrap_or(&text);
-                Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
-            }
-            (None, None) => Ok(None),
-        }
+        Ok(Some((user, password.expose().to_owned())))
     }
 }
 
@@ -237,47 +222,6 @@ fn without_credentials(url: &str) -> String {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         (None, Some((_, host))) => host.to_owned(),
         (_, None) => url.to_owned(),
-    }
-}
-
-/// The password out of the environment. A group without a flag, so that no command line ever holds it.
-#[derive(Clone)]
-pub struct Password(Option<String>);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "…" } else { "none" })
-    }
-}
-
-const PASSWORD_VARIABLE: &str = "NATS_PASSWORD";
-
-impl FromArgMatches for Password {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a setting, read where clap reads the variables of the others"
-    )]
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(
-            std::env::var(PASSWORD_VARIABLE)
-                .ok()
-                .filter(|password| !password.is_empty()),
-        ))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for Password {
-    fn augment_args(command: Command) -> Command {
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        command
     }
 }
 
@@ -339,22 +283,5 @@ mod tests {
         let settings = Settings::for_url("nats://bob:hunter2@broker:4222").with_user("bob", "hunter2");
         assert_eq!(settings.shown_servers(), "nats://broker:4222");
         assert!(!format!("{:?}", settings.password).contains("hunter2"));
-    }
-
-    #[test]
-    fn one_line_break_at_the_end_of_a_password_file_is_ignored() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        for (content, password) in [
-            ("s3cret\n", "s3cret"),
-            ("s3cret\r\n", "s3cret"),
-            ("s3cret\n\n", "s3cret\n"),
-        ] {
-            fs::write(file.path(), content).unwrap();
-            let settings = Settings {
-                password_file: Some(file.path().to_owned()),
-                ..Settings::for_url("nats://x")
-            };
-            assert_eq!(settings.password().unwrap().as_deref(), Some(password));
-        }
     }
 }

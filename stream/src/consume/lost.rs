@@ -12,9 +12,8 @@ use std::ops::Range;
 
 use async_nats::jetstream::context::RequestErrorKind;
 use futures_util::{StreamExt, stream};
+use service::Chain;
 use tracing::info;
-
-use crate::connect::Chain;
 
 use super::{ApiError, Consumer, FetchError, StoredEvent};
 

@@ -11,11 +11,12 @@ use async_nats::jetstream::context::{
 use async_nats::jetstream::stream::{Config, Info};
 use async_nats::jetstream::{self, ErrorCode};
 use schemas::event::Subjects;
+use service::Chain;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use crate::connect::{Chain, Connection};
+use crate::connect::Connection;
 pub use compare::Difference;
 pub use spec::{InvalidSize, StreamSpec, parse_size};
 

@@ -15,8 +15,10 @@
 //! After a reconnect everything that was under way begins again; ids make that safe.
 
 mod entry;
+mod finish;
 mod receive;
 mod send;
+mod surroundings;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -250,151 +252,5 @@ impl Engine {
         entry.phase = Phase::Waiting;
         self.waiting_bytes += entry.size;
         self.waiting.push_back(token);
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while let Some((at, token)) = self.deadlines.first().copied()
-            && at <= now
-        {
-            self.deadlines.pop_first();
-            if self.batches.remove(&token).is_some() {
-                continue;
-            }
-            let Some(entry) = self.entries.get_mut(&token) else {
-                continue;
-            };
-            let (phase, size, refusal) = (entry.phase, entry.size, entry.refusal.take());
-            if phase == Phase::Waiting {
-                // Those that came first expire first.
-                match self.waiting.front() {
-                    Some(first) if *first == token => drop(self.waiting.pop_front()),
-                    Some(_) | None => self.waiting.retain(|waiting| *waiting != token),
-                }
-                self.waiting_bytes -= size;
-            }
-            let error = self.too_late(refusal);
-            self.finish(token, Err(error), now);
-        }
-    }
-
-    fn too_late(&self, refusal: Option<String>) -> AppendError {
-        match refusal {
-            _ if self.disconnected.is_some() => AppendError::Disconnected,
-            Some(reason) => AppendError::Unavailable(reason),
-            None => AppendError::TimedOut,
-        }
-    }
-
-    /// The broker said something about an event that the pace counts as outstanding.
-    fn settle(&mut self, token: Token, measured: bool, now: Instant) {
-        let Some(entry) = self.entries.get_mut(&token) else {
-            return;
-        };
-        if let Some((way, sent)) = entry.paced.take() {
-            self.pace.settled(measured, self.waiting.len(), now);
-            if measured {
-                self.metrics
-                    .acknowledged(way, now.saturating_duration_since(sent).as_secs_f64());
-            }
-        }
-    }
-
-    fn finish(&mut self, token: Token, answer: Answer, now: Instant) {
-        self.settle(token, false, now);
-        let Some(entry) = self.entries.remove(&token) else {
-            return;
-        };
-        self.metrics.outstanding.set(self.entries.len() as i64);
-        self.bytes -= entry.size;
-        self.deadlines.remove(&(entry.deadline, token));
-        self.by_id.remove(&entry.key);
-        self.standing.note(&answer, entry.since, now);
-        if let Ok(Appended::Stored { seq } | Appended::Duplicate { seq }) = answer
-            && entry.divergent.is_none()
-        {
-            self.recent.insert(
-                entry.key,
-                Known {
-                    seq,
-                    fingerprint: entry.fingerprint,
-                },
-                now,
-            );
-        }
-        for caller in entry.callers.others {
-            let shared = answer
-                .clone()
-                .map(|appended| Appended::Duplicate { seq: appended.seq() });
-            self.answer(caller, shared);
-        }
-        self.answer(entry.callers.first, answer);
-        for follower in entry.followers {
-            self.submit(follower, now);
-        }
-    }
-
-    fn refuse(&self, caller: oneshot::Sender<Answer>, error: AppendError) {
-        self.answer(caller, Err(error));
-    }
-
-    fn answer(&self, caller: oneshot::Sender<Answer>, answer: Answer) {
-        self.metrics.answered(&answer);
-        // A caller that is gone has given up; the event is none the worse for it.
-        let _ = caller.send(answer);
-    }
-
-    /// The stream as it was seen to be. What is known about ids is true only of the one that they were stored on.
-    pub(super) fn looked(&mut self, look: Option<Look>) {
-        let made = |look: Option<Look>| look.map(|look| look.created);
-        if made(look) != made(self.look) {
-            self.recent.clear();
-        }
-        let full = |look: Option<Look>| look.is_some_and(|look| look.full);
-        if full(look) || full(self.look) {
-            // That is why events were not stored; a look tells better than they do when it is over.
-            self.standing.forget();
-        }
-        self.look = look;
-    }
-
-    /// Whether a message stored under `seq` was not deleted from the front of the stream, by a purge or by age.
-    fn still_holds(&self, seq: u64) -> bool {
-        self.look.is_none_or(|look| seq >= look.first_seq)
-    }
-
-    /// The connection was lost: nothing is sent until there is one again.
-    pub(super) fn disconnected(&mut self, now: Instant) {
-        self.disconnected.get_or_insert(now);
-        self.output.clear();
-    }
-
-    /// There is a new connection. Whatever was under way begins again, in the order in which it came, and what was
-    /// known about ids is forgotten: the broker may have lost its last events.
-    pub(super) fn connected(&mut self, batches_allowed: bool, max_message: usize, now: Instant) {
-        self.disconnected = None;
-        self.standing.forget();
-        self.fixed.max_message = max_message;
-        self.pace.allow_batches(batches_allowed);
-        self.pace.forget_measurements_under_way();
-        self.recent.clear();
-        self.output.clear();
-        self.retries.clear();
-        for (token, batch) in self.batches.drain() {
-            self.deadlines.remove(&(batch.deadline, token));
-        }
-
-        let under_way = |(token, entry): (&Token, &Entry)| (entry.phase != Phase::Waiting).then_some(*token);
-        let mut again: Vec<_> = self.entries.iter().filter_map(under_way).collect();
-        again.sort_unstable();
-        for token in again {
-            self.settle(token, false, now);
-            let Some(entry) = self.entries.get_mut(&token) else {
-                continue;
-            };
-            entry.step += 1;
-            entry.divergent = None;
-            self.metrics.republished.inc();
-            self.publish(token);
-        }
     }
 }

@@ -10,25 +10,20 @@
 //! outstanding: one that queues behind other events measures the queue. And what the trials cost is bounded:
 //! after one, the next waits for a hundred times what it cost.
 
-use std::time::{Duration, Instant};
+mod company;
+mod measure;
+
+use std::time::Instant;
 
 use super::settings::Mode;
+use company::{ECHO, Last};
+use measure::{Burst, Group, seconds};
 
 /// Most events in one batch; the broker takes 1,000 unless told otherwise.
 pub(super) const BATCH_EVENTS: usize = 500;
 
 /// Most bytes of bodies in one batch.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
-
-/// What one more event costs a batch, in seconds. Too small to be told apart from the constant part while the
-/// load is steady; an error here is corrected by the constant part with the first batch of another size.
-const BATCH_EVENT: f64 = 15e-6;
-
-/// The other way must be this much better before it is taken.
-const MARGIN: f64 = 0.9;
-
-/// With fewer events under way a batch cannot pay: it costs at least four syncs.
-const FEWEST: usize = 4;
 
 /// Fewest and most acknowledgments in one measurement of the plain way while there always are events outstanding.
 /// Between the two it is one turn of all that are: a broker sends its acknowledgments in convoys, and part of one
@@ -40,13 +35,6 @@ const PLAIN_TRIAL: usize = 32;
 
 /// Batches in a row to try them while plain is the rule; the best one counts.
 const BATCH_TRIALS: u8 = 3;
-
-/// The part of a batch's time within which callers that come again do so.
-const ECHO: u32 = 4;
-
-const SHORTEST_BETWEEN_TRIALS: Duration = Duration::from_secs(1);
-const LONGEST_BETWEEN_TRIALS: Duration = Duration::from_secs(60);
-const TRIAL_SHARE: f64 = 100.0;
 
 /// What to do with the events that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,23 +74,6 @@ enum Trial {
     Batches(u8),
 }
 
-/// Events sent together, of which nothing else may be outstanding while they are gathered.
-#[derive(Debug, Clone, Copy)]
-struct Group {
-    way: Way,
-    events: usize,
-    sent: Instant,
-}
-
-/// A measurement of the plain way under way.
-#[derive(Debug, Clone, Copy)]
-struct Burst {
-    start: Instant,
-    acked: usize,
-    /// Most events that were outstanding at once.
-    peak: usize,
-}
-
 /// The state of the decision.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -125,39 +96,6 @@ pub(super) struct Pace {
     last: Last,
 }
 
-/// The last group.
-#[derive(Debug, Clone, Copy)]
-struct Last {
-    events: usize,
-    took: Duration,
-    done: Option<Instant>,
-    /// Events that waited when it was done.
-    waiting: usize,
-    /// Events that came soon after.
-    echo: usize,
-    /// Whether those who get an answer come again soon, as callers do that wait for one answer at a time. Then it
-    /// is worth waiting for them as well: otherwise they fall into two halves that wait for each other.
-    echoes: bool,
-}
-
-impl Last {
-    /// How many events to wait for, and until when at most.
-    fn wait(&self, queue: Queue) -> Option<Instant> {
-        let done = self.done.unwrap_or(queue.since);
-        let (enough, all) = (
-            self.events.min(BATCH_EVENTS),
-            (self.events + self.waiting).min(BATCH_EVENTS),
-        );
-        if queue.waiting < enough {
-            Some(done.max(queue.since) + self.took)
-        } else if self.echoes && queue.waiting < all {
-            Some(done + self.took / ECHO)
-        } else {
-            None
-        }
-    }
-}
-
 impl Pace {
     pub(super) fn new(mode: Mode, start: Way) -> Self {
         Self {
@@ -173,14 +111,7 @@ impl Pace {
             outstanding: 0,
             burst: None,
             group: None,
-            last: Last {
-                events: 1,
-                took: Duration::ZERO,
-                done: None,
-                waiting: 0,
-                echo: 0,
-                echoes: false,
-            },
+            last: Last::none(),
         }
     }
 
@@ -317,126 +248,4 @@ impl Pace {
         self.group = None;
         self.trial = Trial::None;
     }
-
-    fn plain_burst_ended(&mut self, burst: Burst, now: Instant) {
-        if self.way() == Way::Plain {
-            self.loaded(burst.peak);
-        }
-        // A lone event measures the round trip; the more there were, the more the burst says about each.
-        if burst.acked > 1 {
-            let each = (now - burst.start).as_secs_f64() / burst.acked as f64;
-            let weight = (burst.acked as f64 / 16.0).min(1.0);
-            self.plain = Some(moved(self.plain, each, weight));
-        }
-        if self.way() == Way::Plain {
-            self.reconsider();
-        }
-    }
-
-    fn group_ended(&mut self, group: Group, measured: bool, waiting: usize, now: Instant) {
-        let took = now - group.sent;
-        let echoes = 2 * self.last.echo >= self.last.events;
-        self.last = Last {
-            events: group.events,
-            took,
-            done: Some(now),
-            waiting,
-            echo: 0,
-            echoes,
-        };
-        let load = group.events + if echoes { waiting } else { 0 };
-        if !measured {
-            return;
-        }
-        if group.way == Way::Plain {
-            if self.way() == Way::Batch && group.events > 1 {
-                let cost = took.as_secs_f64() - self.batch_takes(group.events).unwrap_or_default();
-                self.put_off_trials(cost, now);
-            }
-            self.loaded(load);
-            return self.reconsider();
-        }
-        let constant = (took.as_secs_f64() - group.events as f64 * BATCH_EVENT).max(0.0);
-        match self.trial {
-            Trial::None => {
-                self.batch = Some(moved(self.batch, constant, 1.0));
-                self.loaded(load);
-                self.reconsider();
-            }
-            Trial::Batches(left) => self.tried(left, group.events, constant, now),
-        }
-    }
-
-    fn tried(&mut self, left: u8, events: usize, constant: f64, now: Instant) {
-        let best = self.tried.0.map_or(constant, |best: f64| best.min(constant));
-        let plain = events as f64 * self.plain.unwrap_or_default();
-        let cost = self.tried.1 + constant + events as f64 * BATCH_EVENT - plain;
-        self.tried = (Some(best), cost);
-        self.batch = Some(best);
-        let hopeless = best > 2.0 * plain;
-        if left > 1 && !hopeless {
-            self.trial = Trial::Batches(left - 1);
-            return;
-        }
-        self.trial = Trial::None;
-        self.put_off_trials(cost, now);
-        self.load = self.load.max(events as f64);
-        self.reconsider();
-    }
-
-    /// That many events were under way at once. Half of what was before stays, for stragglers make small groups.
-    fn loaded(&mut self, events: usize) {
-        let events = events as f64;
-        self.load = if self.load == 0.0 {
-            events
-        } else {
-            (self.load + events) / 2.0
-        };
-    }
-
-    /// Takes the other way if it is better by the margin, at the present load.
-    fn reconsider(&mut self) {
-        let (Some(plain), Some(batch)) = (self.plain, self.batch_takes(self.load as usize)) else {
-            return;
-        };
-        let plain = plain * self.load;
-        match self.way {
-            Way::Plain if batch < MARGIN * plain => self.way = Way::Batch,
-            Way::Batch if plain < MARGIN * batch => self.way = Way::Plain,
-            Way::Plain | Way::Batch => {}
-        }
-    }
-
-    fn batch_takes(&self, events: usize) -> Option<f64> {
-        self.batch.map(|constant| constant + events as f64 * BATCH_EVENT)
-    }
-
-    fn batch_trial_is_due(&self, now: Instant) -> bool {
-        self.mode == Mode::Auto
-            && self.batches_allowed
-            && self.plain.is_some()
-            && self.load >= FEWEST as f64
-            && self.next_trial.is_none_or(|next| now >= next)
-    }
-
-    fn plain_trial_is_due(&self, events: usize, now: Instant) -> bool {
-        events >= FEWEST && (self.plain.is_none() || self.next_trial.is_some_and(|next| now >= next))
-    }
-
-    fn put_off_trials(&mut self, cost: f64, now: Instant) {
-        let pause = seconds(cost * TRIAL_SHARE).clamp(SHORTEST_BETWEEN_TRIALS, LONGEST_BETWEEN_TRIALS);
-        self.next_trial = Some(now + pause);
-    }
-}
-
-/// An estimate moved towards a sample: quickly down, slowly up, and never by more than its double at once, so that
-/// one hiccup of the disk does not decide for seconds.
-fn moved(estimate: Option<f64>, sample: f64, weight: f64) -> f64 {
-    let Some(estimate) = estimate else { return sample };
-    let share = if sample < estimate { 0.5 } else { 0.25 };
-    estimate + weight * share * (sample.min(2.0 * estimate) - estimate)
-}
-
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_BETWEEN_TRIALS)
 }
