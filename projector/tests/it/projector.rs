@@ -1,17 +1,17 @@
 //! The binary, as a process.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sandbox::eventually;
+use sandbox::program::page;
+use sandbox::servers::Port;
 use stream::StreamSpec;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::world::SOON;
@@ -38,6 +38,7 @@ impl Builder {
                 ("SUBJECT_PREFIX", prefix),
                 ("STREAM_MAX_BYTES", "64MiB".to_owned()),
                 ("FLOOR_INTERVAL", "100ms".to_owned()),
+                ("ADMIN_LISTEN", "127.0.0.1:0".to_owned()),
                 ("LOG_FORMAT", "text".to_owned()),
             ],
         }
@@ -72,10 +73,10 @@ impl Builder {
     pub(crate) fn start(&self) -> Projector {
         let dir = tempfile::tempdir().unwrap();
         let log = File::create(dir.path().join("log")).unwrap();
-        let admin = free_port();
+        let admin = Port::lease().unwrap();
         let child = self
             .command(&["run"])
-            .env("ADMIN_LISTEN", admin.to_string())
+            .env("ADMIN_LISTEN", admin.addr().to_string())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
@@ -90,15 +91,11 @@ impl Builder {
     }
 }
 
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A projector process. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Projector {
     child: Child,
-    admin: SocketAddr,
+    admin: Port,
     dir: TempDir,
 }
 
@@ -110,13 +107,7 @@ impl Projector {
 
     /// Status code and body of a page of the admin port; `None` when it does not answer.
     pub(crate) async fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut socket = TcpStream::connect(self.admin).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).await.ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.get(9..12)?.parse().ok()?, body.to_owned()))
+        page(self.admin.addr(), path).await.ok()
     }
 
     pub(crate) async fn ready(&self) {
@@ -186,7 +177,7 @@ impl Projector {
 
     /// Where its admin port is.
     pub(crate) fn admin(&self) -> SocketAddr {
-        self.admin
+        self.admin.addr()
     }
 
     /// The most memory it has used so far.

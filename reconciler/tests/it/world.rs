@@ -110,6 +110,7 @@ impl World {
             ("SWEEP_INTERVAL", "50ms".to_owned()),
             ("CHECK_INTERVAL", "100ms".to_owned()),
             ("MAX_CHECK_INTERVAL", "400ms".to_owned()),
+            ("ADMIN_LISTEN", "127.0.0.1:0".to_owned()),
             ("LOG_FORMAT", "text".to_owned()),
         ])
     }
