@@ -20,7 +20,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nats
-from nats.errors import TimeoutError as NothingCame
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 GROUP = 100  # most events stored in one transaction
@@ -57,7 +56,9 @@ async def subscribe(table, stop):
         while not stop.is_set():
             try:
                 messages = await subscription.fetch(GROUP, timeout=WAIT)
-            except NothingCame:
+            except asyncio.TimeoutError:  # or nats.errors.TimeoutError, which is one
+                messages = []
+            if not messages:
                 # A consumer that somebody deleted is as silent as one that has nothing.
                 await jetstream.consumer_info(stream, consumer)
                 continue

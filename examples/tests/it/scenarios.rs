@@ -28,6 +28,7 @@ macro_rules! in_each_language {
 
 in_each_language!(
     joining_late_and_being_away_misses_nothing,
+    one_that_has_nothing_to_do_stays_connected,
     killed_with_the_broker_in_the_middle_it_goes_on_and_keeps_each_event_once,
     a_replay_begins_at_any_time_and_doubles_nothing,
     a_later_result_under_the_same_id_counts_by_the_rule,
@@ -57,6 +58,24 @@ async fn joining_late_and_being_away_misses_nothing<S: Subscriber>() {
     world.all_is_acknowledged().await;
     let all = world.appended.len() as u64;
     assert_eq!(subscriber.taken(), (all, all), "nothing came twice");
+}
+
+async fn one_that_has_nothing_to_do_stays_connected<S: Subscriber>() {
+    let mut world = World::start().await;
+    let mut subscriber = S::of(&world).await;
+    world.append(results(0..1)).await;
+    subscriber.start();
+    subscriber.has_all_of(&world).await;
+    let before = world.traffic().await;
+    // At least one request for events a second, and one that looks for the consumer.
+    eventually("it has asked in vain several times", SOON, async || {
+        let now = world.traffic().await;
+        let asked = now.messages - before.messages;
+        if asked >= 12 { Ok(()) } else { Err(asked) }
+    })
+    .await;
+    assert_eq!(world.traffic().await.connections, before.connections);
+    subscriber.stop().await;
 }
 
 async fn killed_with_the_broker_in_the_middle_it_goes_on_and_keeps_each_event_once<S: Subscriber>() {

@@ -24,6 +24,12 @@ pub(crate) struct World {
     appender: Option<Appender>,
 }
 
+/// Connections that clients have made, and messages that they have sent, over all time.
+pub(crate) struct Traffic {
+    pub(crate) connections: u64,
+    pub(crate) messages: u64,
+}
+
 impl World {
     /// With the stream that ingress makes.
     pub(crate) async fn start() -> Self {
@@ -138,6 +144,17 @@ impl World {
             }
         })
         .await;
+    }
+
+    /// What the broker has counted since its start.
+    pub(crate) async fn traffic(&self) -> Traffic {
+        let page = self.nats.server.monitoring("/varz").await;
+        let counts: serde_json::Value = serde_json::from_str(&page).unwrap();
+        let count = |name: &str| counts[name].as_u64().unwrap();
+        Traffic {
+            connections: count("total_connections"),
+            messages: count("in_msgs"),
+        }
     }
 
     pub(crate) async fn delete_consumer(&self) {
