@@ -8,7 +8,7 @@ use stream::declare::{DeclareError, check, update};
 
 use crate::config::{StreamAction, StreamArgs};
 
-/// Compares the stream with what it should be, or changes it, and prints what differs or was changed, one a line.
+/// Compares the stream with what it should be, or changes it, and prints what differs, or what differed until it was changed, one a line.
 ///
 /// The exit code of `check` is 1 when something differs.
 pub fn stream_command(action: &StreamAction) -> ExitCode {
@@ -52,12 +52,15 @@ async fn run(action: &StreamAction, args: &StreamArgs) -> Result<ExitCode, Comma
             };
             (found, code)
         }
-        StreamAction::Update(_) => (
-            update(&connection, &args.stream)
+        StreamAction::Update(_) => {
+            let changed = update(&connection, &args.stream)
                 .await
-                .map_err(CommandError::Stream)?,
-            ExitCode::SUCCESS,
-        ),
+                .map_err(CommandError::Stream)?;
+            if !changed.is_empty() {
+                println!("{name}: changed what differed");
+            }
+            (changed, ExitCode::SUCCESS)
+        }
     };
     for difference in &differences {
         println!("{difference}");
