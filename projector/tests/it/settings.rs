@@ -32,14 +32,8 @@ async fn all_faults_of_the_configuration_are_named_at_once() {
 #[tokio::test]
 async fn a_database_without_the_schema_is_refused_and_migrate_puts_it_right() {
     let world = World::new().await;
-    let name = format!("{}_bare", world.database.name());
-    world
-        .sql
-        .batch_execute(&format!("create database {name}"))
-        .await
-        .unwrap();
-    let url = world.database.url().replace(world.database.name(), &name);
-    let builder = world.projector().set("DATABASE_URL", url);
+    let bare = Postgres::shared().await.empty_database().await;
+    let builder = world.projector().set("DATABASE_URL", bare.url());
     let (code, text) = builder.output(&["run"]).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("projector migrate"), "{text}");
@@ -49,13 +43,6 @@ async fn a_database_without_the_schema_is_refused_and_migrate_puts_it_right() {
         assert!(text.contains(expected), "{text}");
     }
     builder.start_ready().await.stop().await;
-    let server = Postgres::shared().await;
-    let _ = server;
-    world
-        .sql
-        .batch_execute(&format!("drop database {name} with (force)"))
-        .await
-        .unwrap();
 }
 
 #[tokio::test]
@@ -108,21 +95,13 @@ async fn the_health_check_says_what_readyz_says() {
 #[tokio::test]
 async fn a_schema_named_in_the_url_is_where_the_tables_are() {
     let world = World::new().await;
-    let name = format!("{}_schemas", world.database.name());
-    world
-        .sql
-        .batch_execute(&format!("create database {name}"))
-        .await
-        .unwrap();
-    let url = world.database.url().replace(world.database.name(), &name);
-    let (sql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    let serving = tokio::spawn(async { connection.await.unwrap_or_default() });
+    let database = Postgres::shared().await.empty_database().await;
+    let sql = database.connect().await;
     sql.batch_execute("create schema mine").await.unwrap();
-    let builder = world
-        .projector()
-        .set("DATABASE_URL", format!("{url}?options=-csearch_path%3Dmine"));
+    let builder = world.projector().set(
+        "DATABASE_URL",
+        format!("{}?options=-csearch_path%3Dmine", database.url()),
+    );
     assert_eq!(builder.output(&["migrate"]).await.0, Some(0));
     let projector = builder.start_ready().await;
     world.publish(&Answer::of("a")).await;
@@ -134,11 +113,4 @@ async fn a_schema_named_in_the_url_is_where_the_tables_are() {
         .get(0);
     assert_eq!(count, 1);
     projector.stop().await;
-    drop(sql);
-    serving.await.unwrap();
-    world
-        .sql
-        .batch_execute(&format!("drop database {name} with (force)"))
-        .await
-        .unwrap();
 }

@@ -15,7 +15,7 @@ const TEMPLATE: &str = "migrated";
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// A database with the schema in it. Dropped, whoever is still connected, some time after the value is.
+/// A database of a test's own. Dropped, whoever is still connected, some time after the value is.
 #[derive(Debug)]
 pub struct Database {
     server: SocketAddr,
@@ -23,9 +23,19 @@ pub struct Database {
 }
 
 impl Database {
+    /// With the schema in it.
     pub(super) async fn create(server: SocketAddr) -> Result<Self, ServerError> {
+        Self::copy_of(TEMPLATE, server).await
+    }
+
+    /// With nothing in it.
+    pub(super) async fn create_empty(server: SocketAddr) -> Result<Self, ServerError> {
+        Self::copy_of("template0", server).await
+    }
+
+    async fn copy_of(template: &str, server: SocketAddr) -> Result<Self, ServerError> {
         let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        run(server, &format!("create database {name} template {TEMPLATE}")).await?;
+        run(server, &format!("create database {name} template {template}")).await?;
         Ok(Self { server, name })
     }
 

@@ -14,7 +14,9 @@ use std::{
 use super::ServerError;
 
 /// `$1` is the directory. It is told pids that are alive or not yet reaped, so it never meets a recycled one.
-/// QUIT first: Postgres gives its shared memory back then. A stopped process acts on it only once it goes on.
+/// QUIT first: Postgres gives its shared memory back then. A stopped process acts on it only once it goes on. One that was
+/// killed leaves behind the segment by which it knows that it is alone, and a machine has room for some thousand of those; its
+/// number is the last on the seventh line of the file that it would have removed.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 pid=
@@ -25,6 +27,10 @@ if [ -n "$pid" ]; then
     tries=0
     while kill -0 "$pid" && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
     kill -KILL "$pid"
+fi
+if [ -f "$1/data/postmaster.pid" ]; then
+    segment=$(sed -n '7s/.* //p' "$1/data/postmaster.pid")
+    [ -z "$segment" ] || ipcrm -m "$segment"
 fi
 rm -rf -- "$1"
 "#;

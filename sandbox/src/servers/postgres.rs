@@ -101,6 +101,16 @@ impl Postgres {
         self.create_database().await.unwrap_or_else(|e| panic!("{e}"))
     }
 
+    /// A new database without tables, dropped when the value is.
+    ///
+    /// # Panics
+    /// When the server does not make one.
+    pub async fn empty_database(&self) -> Database {
+        Database::create_empty(self.addr())
+            .await
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
     /// As [`fresh_database`](Self::fresh_database), with the refusal as a value.
     ///
     /// # Errors
@@ -114,9 +124,10 @@ impl Postgres {
     }
 
     fn configure(&self, options: &PostgresOptions) -> Result<(), ServerError> {
+        // Shared memory in the directory, so that it goes with it, also when the server is killed.
         let mut text = format!(
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\nmax_connections = 200\n\
-             log_line_prefix = '%m [%p] %d '\n",
+             log_line_prefix = '%m [%p] %d '\ndynamic_shared_memory_type = mmap\n",
             self.addr().port()
         );
         if !options.durable {

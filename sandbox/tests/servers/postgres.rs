@@ -1,6 +1,6 @@
 //! Database servers and databases.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use sandbox::{
     eventually,
@@ -109,6 +109,32 @@ async fn a_killed_database_server_comes_back_on_its_port_with_its_rows() {
     }))
     .await;
     assert_eq!(shown, ["on", "7MB"]);
+}
+
+#[tokio::test]
+async fn a_killed_database_server_leaves_no_shared_memory_behind() {
+    let mut server = Postgres::start().await;
+    let lock = server.log().parent().unwrap().join("data/postmaster.pid");
+    let segment = fs::read_to_string(lock).unwrap();
+    let segment = segment
+        .lines()
+        .nth(6)
+        .unwrap()
+        .split_whitespace()
+        .last()
+        .unwrap()
+        .to_owned();
+    // The second column of each line is the segment.
+    let is_there = || {
+        let all = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        all.lines()
+            .any(|line| line.split_whitespace().nth(1) == Some(&*segment))
+    };
+    assert!(is_there());
+    server.kill();
+    assert!(is_there());
+    drop(server);
+    assert!(!is_there());
 }
 
 #[tokio::test]
