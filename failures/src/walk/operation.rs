@@ -42,6 +42,8 @@ pub enum Deed {
     DeleteConsumer,
     /// The projectors' consumer is changed so that it would skip messages, or others wait longer.
     ChangeConsumer(Change),
+    /// Every session with the database is ended by its server.
+    EndSessions,
     /// The database server is backed up.
     BackUp,
     /// The newest backup is put back.
@@ -86,6 +88,8 @@ pub enum Breakage {
     DatabaseFrozen,
     /// The database server writes nothing.
     ReadOnly,
+    /// Somebody holds a lock on the rows.
+    RowsLocked,
     /// The provider's API cannot be reached.
     ApiAway,
     /// The provider's API answers wrongly, so many times.
@@ -210,6 +214,7 @@ impl Deed {
             Self::Redeliver => "redelivery by hand",
             Self::DeleteConsumer => "delete the consumer",
             Self::ChangeConsumer(_) => "change the consumer",
+            Self::EndSessions => "end all database sessions",
             Self::BackUp => "back up the database",
             Self::PutBack => "put the database back",
             Self::PowerCut => "power cut",
@@ -231,6 +236,7 @@ impl Breakage {
             Self::DatabaseKilled => "kill the database".to_owned(),
             Self::DatabaseFrozen => "freeze the database".to_owned(),
             Self::ReadOnly => "read-only database".to_owned(),
+            Self::RowsLocked => "lock the rows".to_owned(),
             Self::ApiAway => "api away".to_owned(),
             Self::ApiWrong(..) => "api: wrong answers".to_owned(),
             Self::Rotation(_) => "rotate the secret".to_owned(),

@@ -46,6 +46,13 @@ impl Walker {
             // Between two deletions there may be no consumer.
             Deed::DeleteConsumer => drop(self.world.stream().await.delete_consumer("projector").await),
             Deed::ChangeConsumer(change) => change_consumer(&self.world, change).await,
+            Deed::EndSessions => {
+                let end = "select pg_terminate_backend(pid) from pg_stat_activity
+                            where datname = current_database() and pid <> pg_backend_pid()";
+                let ended = self.world.sql().await.query(end, &[]).await;
+                ended.unwrap_or_else(|e| panic!("ending sessions: {e}"));
+                self.unlock_rows();
+            }
             Deed::BackUp => {
                 self.backup = Some(self.world.back_up_database().await);
                 self.state.backed_up = true;
@@ -53,9 +60,10 @@ impl Walker {
             Deed::PutBack => {
                 let backup = self.backup.as_ref().expect("it was backed up");
                 self.world.put_back_database(backup).await;
-                // It runs, and its settings are those of then.
+                // It runs, its settings are those of then, and nobody has a session.
                 self.state.mended(Breakage::DatabaseKilled);
                 self.state.mended(Breakage::ReadOnly);
+                self.unlock_rows();
                 self.application.begin_again();
             }
             Deed::PowerCut => {
@@ -102,7 +110,17 @@ impl Walker {
                 world.limit_stream(i64::try_from(held).unwrap_or(i64::MAX)).await;
             }
             Breakage::DiskFull => self.disk.fill().unwrap_or_else(|e| panic!("{e}")),
-            Breakage::DatabaseKilled => world.kill_database(),
+            Breakage::DatabaseKilled => {
+                world.kill_database();
+                self.unlock_rows();
+            }
+            Breakage::RowsLocked => {
+                let sql = world.sql().await;
+                let lock = "begin; lock table answers, winners in exclusive mode";
+                let locked = sql.batch_execute(lock).await;
+                locked.unwrap_or_else(|e| panic!("locking the rows: {e}"));
+                self.lock = Some(sql);
+            }
             Breakage::DatabaseFrozen => world.postgres().pause(),
             Breakage::ReadOnly => world.set_read_only(true).await,
             Breakage::ApiAway => world.api.stop().await,
@@ -132,6 +150,7 @@ impl Walker {
             }
             Breakage::DatabaseKilled => world.restart_database().await,
             Breakage::DatabaseFrozen => world.postgres().resume(),
+            Breakage::RowsLocked => self.lock = None,
             Breakage::ReadOnly => world.set_read_only(false).await,
             Breakage::ApiAway => world
                 .api
@@ -142,6 +161,12 @@ impl Walker {
             Breakage::Rotation(order) => self.end_rotation(order).await,
         }
         self.state.mended(breakage);
+    }
+
+    /// The session that holds the lock is gone.
+    fn unlock_rows(&mut self) {
+        self.lock = None;
+        self.state.mended(Breakage::RowsLocked);
     }
 
     /// Waits until every program says of itself what is true.

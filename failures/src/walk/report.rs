@@ -69,7 +69,9 @@ impl Story {
 
     pub(super) fn judged(&self, verdict: &Verdict) {
         let mut told = self.lock();
-        told.say(format!("judge: {verdict}"));
+        let summary = verdict.to_string();
+        let summary = summary.lines().next().unwrap_or_default();
+        told.say(format!("judge: {summary}"));
         told.verdict = verdict.clone();
     }
 

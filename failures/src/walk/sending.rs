@@ -62,6 +62,7 @@ impl Walker {
             }
             Deed::DeleteConsumer
             | Deed::ChangeConsumer(_)
+            | Deed::EndSessions
             | Deed::BackUp
             | Deed::PutBack
             | Deed::PowerCut => {

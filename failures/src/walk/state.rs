@@ -41,7 +41,7 @@ impl State {
     pub(super) fn can_be_done(&self, deed: Deed) -> bool {
         match deed {
             Deed::DeleteConsumer | Deed::ChangeConsumer(_) => self.broker_runs(),
-            Deed::BackUp => self.database_writes(),
+            Deed::BackUp | Deed::EndSessions => self.database_writes(),
             Deed::PutBack => self.backed_up && !self.is(Breakage::DatabaseFrozen),
             _ => true,
         }
@@ -56,6 +56,7 @@ impl State {
             Breakage::DatabaseKilled | Breakage::DatabaseFrozen | Breakage::ReadOnly => {
                 self.database_writes()
             }
+            Breakage::RowsLocked => self.database_writes() && !self.is(breakage),
             Breakage::ApiAway => !self.is(breakage),
             Breakage::ApiWrong(..) => !self.broken.iter().any(|it| matches!(it, Breakage::ApiWrong(..))),
             // Each ingress runs, or will start with what it is told.
@@ -103,7 +104,7 @@ impl State {
         let rank = |breakage: &Breakage| match breakage {
             Breakage::BrokerKilled | Breakage::BrokerFrozen | Breakage::DiskFull => 0,
             Breakage::DatabaseKilled | Breakage::DatabaseFrozen => 1,
-            Breakage::StreamFull | Breakage::ReadOnly => 2,
+            Breakage::StreamFull | Breakage::ReadOnly | Breakage::RowsLocked => 2,
             Breakage::ApiAway | Breakage::ApiWrong(..) => 3,
             Breakage::Link(..) => 4,
             Breakage::Rotation(_) => 5,
@@ -191,10 +192,13 @@ fn effect(breakage: Breakage, who: Who) -> Truth {
         Breakage::DatabaseKilled | Breakage::DatabaseFrozen | Breakage::ReadOnly => bad(needs_rows),
         Breakage::Link(at, Side::Broker | Side::Database, Ill::Slow) if at == who => Truth::Open,
         Breakage::Link(at, Side::Broker | Side::Database, _) => bad(at == who),
+        // It shows once there is something to write, and then it is known for as long as that.
+        Breakage::RowsLocked if needs_rows => Truth::Open,
         // The provider's troubles are not those of a receiver; those of a reconciler show once it asks.
         Breakage::Link(_, Side::Hook | Side::Provider, _)
         | Breakage::ApiAway
         | Breakage::ApiWrong(..)
+        | Breakage::RowsLocked
         | Breakage::Killed(_)
         | Breakage::Stopped(_)
         | Breakage::Frozen(_)

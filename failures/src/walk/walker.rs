@@ -58,6 +58,8 @@ pub(super) struct Walker {
     // Before the server that it is a copy of, which takes it along.
     pub(super) backup: Option<Backup>,
     pub(super) world: World,
+    /// Holds a lock on the rows for as long as it is there.
+    pub(super) lock: Option<tokio_postgres::Client>,
     // After the broker that keeps its store there.
     pub(super) disk: Disk,
     pub(super) state: State,
@@ -110,6 +112,7 @@ impl Walker {
         let programs = programs.map(|kind| world.all(kind)).concat();
         Self {
             backup: None,
+            lock: None,
             disk,
             settled: Instant::now(),
             state: State::new(programs),
