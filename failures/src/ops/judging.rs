@@ -71,7 +71,7 @@ impl World {
         members.any(|member| member.meant_to_run && member.who.kind() == kind)
     }
 
-    async fn programs_are_ready(&mut self) {
+    pub(crate) async fn programs_are_ready(&mut self) {
         let meant = self.members.iter().filter(|member| member.meant_to_run);
         let meant: Vec<Who> = meant.map(|member| member.who).collect();
         for who in meant {

@@ -147,6 +147,8 @@ impl Walker {
         load.stop().await;
         self.record().await;
         self.story.0.waits();
+        // From here on the provider's attempts follow each other fast: no delivery may use them up on who is about to be ready.
+        self.world.programs_are_ready().await;
         self.world.provider_is_quiet().await;
         if self.redeliver_what_nobody_can_fetch() > 0 {
             self.world.provider_is_quiet().await;
