@@ -5,21 +5,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use service::{Chain, ConfigFaults, secret};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::Connector;
+use crate::{Connector, Limits};
 
 /// Holds the URL, with the password in it; with `_FILE` at its end, names a file that does.
 const URL: &str = "DATABASE_URL";
 
+const HEADING: &str = "Postgres (its URL comes from DATABASE_URL or from the file DATABASE_URL_FILE)";
+
+/// A statement that has less than this fails on a busy server that is all right.
+const LEAST_STATEMENT_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// How to reach Postgres. The URL itself is a secret: it comes from `DATABASE_URL`, or from the file that
 /// `DATABASE_URL_FILE` names, and never from a flag.
 #[derive(Debug, Clone, Args)]
-#[command(
-    next_help_heading = "Postgres (its URL comes from DATABASE_URL or from the file DATABASE_URL_FILE)"
-)]
+#[command(next_help_heading = HEADING)]
 pub struct DatabaseArgs {
     /// Certificate authorities (PEM). With them TLS is required and the server's certificate and name are checked;
     /// without them there is no TLS. `sslrootcert` in the URL does the same.
@@ -28,6 +32,36 @@ pub struct DatabaseArgs {
     /// Longest time for one attempt to connect.
     #[arg(long, env = "DATABASE_CONNECT_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
     pub database_connect_timeout: Duration,
+}
+
+/// What is asked of Postgres at most.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = HEADING)]
+pub struct LoadArgs {
+    /// Longest time for one statement.
+    #[arg(long, env = "STATEMENT_TIMEOUT", value_name = "TIME", value_parser = statement_timeout, default_value = "20s")]
+    pub statement_timeout: Duration,
+    /// Most connections to Postgres.
+    #[arg(long, env = "DATABASE_POOL_SIZE", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..), default_value_t = 4)]
+    pub database_pool_size: usize,
+}
+
+impl LoadArgs {
+    /// The limits of transactions with the database that `database` leads to.
+    pub fn limits(&self, database: &DatabaseArgs) -> Limits {
+        Limits {
+            statement: self.statement_timeout,
+            connect: database.database_connect_timeout,
+        }
+    }
+}
+
+fn statement_timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < LEAST_STATEMENT_TIMEOUT {
+        return Err("must be at least 100ms".to_owned());
+    }
+    Ok(time)
 }
 
 /// A database that can be connected to.
@@ -149,6 +183,14 @@ mod tests {
         let mut faults = ConfigFaults::new();
         let target = args.check(&environment, &mut faults);
         (target, faults.to_string())
+    }
+
+    #[test]
+    fn a_time_in_which_no_statement_can_be_done_is_refused() {
+        assert_eq!(statement_timeout("100ms"), Ok(LEAST_STATEMENT_TIMEOUT));
+        for wrong in ["99ms", "0s", "20"] {
+            assert!(statement_timeout(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The way to Postgres, for every program that holds rows: where the database is ([`DatabaseArgs`]), connections with or
+//! The way to Postgres, for every program that holds rows: where the database is ([`DatabaseArgs`]) and what is asked of it ([`LoadArgs`]), connections with or
 //! without TLS ([`Connector`]), transactions that stand on their own ([`Database`]), whether a database has the right
 //! schema ([`check`]), and what a failure means ([`DatabaseError`]).
 //!
@@ -11,7 +11,7 @@ mod fit;
 mod pool;
 mod tls;
 
-pub use args::{DatabaseArgs, Target};
+pub use args::{DatabaseArgs, LoadArgs, Target};
 pub use error::{DatabaseError, Said, Trouble};
 pub use fit::{FitError, Unfit, check, check_from};
 pub use pool::{Database, Life, Limits};

@@ -114,7 +114,7 @@ pub async fn apply(
         client.batch_execute(PLAN),
         answers(client, &batch.answers),
     );
-    planned.map_err(DatabaseError::of("saying how to plan"))?;
+    planned.map_err(DatabaseError::of("beginning a batch"))?;
     Ok(Changed {
         answers: answers?,
         winners: winners(client, &batch.winners).await?,

@@ -10,7 +10,7 @@ use service::admin::AdminArgs;
 use service::healthcheck::HealthcheckArgs;
 use service::{ConfigFaults, LogArgs};
 
-use database::{DatabaseArgs, Limits, Target};
+use database::{DatabaseArgs, Limits, LoadArgs, Target};
 
 /// Project the events of one stream into Postgres: one row a task, one winner a job.
 #[derive(Debug, Parser)]
@@ -49,6 +49,8 @@ struct RunArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
     projection: ProjectionArgs,
     #[command(flatten)]
     admin: AdminArgs,
@@ -63,12 +65,6 @@ struct ProjectionArgs {
     /// Most bytes in one transaction; one message of the largest size that the broker takes always fits.
     #[arg(long, env = "BATCH_BYTES", value_name = "SIZE", value_parser = stream::declare::parse_size::<usize>, default_value = "8MiB")]
     batch_bytes: usize,
-    /// Longest time for one statement.
-    #[arg(long, env = "STATEMENT_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "20s")]
-    statement_timeout: Duration,
-    /// Most connections to Postgres.
-    #[arg(long, env = "DATABASE_POOL_SIZE", value_name = "N", default_value = "4")]
-    database_pool_size: usize,
     /// Whether one rerun suffix `-r1`, `-r2`, … is taken off a key to get the job key.
     #[arg(long, env = "RERUN_SUFFIX", value_name = "BOOL", action = clap::ArgAction::Set, default_value = "true")]
     rerun_suffix: bool,
@@ -166,10 +162,11 @@ impl RunArgs {
         faults: &mut ConfigFaults,
     ) -> Option<RunConfig> {
         let own = self.projection;
-        let limits = Limits {
-            statement: own.statement_timeout,
-            connect: self.database.database_connect_timeout,
-        };
+        let limits = self.load.limits(&self.database);
+        faults.require(
+            self.load.database_pool_size >= 2,
+            "--database-pool-size must be at least 2: one for the batches, one for the floor",
+        );
         own.check(&limits, &self.consumer, faults);
         let database = self.database.check(environment, faults);
         self.nats
@@ -181,7 +178,7 @@ impl RunArgs {
             stream: self.stream,
             consumer: self.consumer,
             database: database?,
-            pool_size: own.database_pool_size,
+            pool_size: self.load.database_pool_size,
             limits,
             batch_messages: own.batch_messages,
             batch_bytes: own.batch_bytes,
@@ -211,10 +208,6 @@ impl ProjectionArgs {
             "--max-ack-pending must be at least four times --batch-messages, so that two projectors can work",
         );
         faults.require(
-            self.statement_timeout >= Duration::from_millis(100),
-            "--statement-timeout must be at least 100ms",
-        );
-        faults.require(
             consumer.ack_wait > limits.transaction(),
             format!(
                 "--ack-wait must be more than a transaction may take ({}, from --statement-timeout)",
@@ -222,21 +215,9 @@ impl ProjectionArgs {
             ),
         );
         faults.require(
-            self.database_pool_size >= 2,
-            "--database-pool-size must be at least 2: one for the batches, one for the floor",
-        );
-        faults.require(
             self.floor_interval >= Duration::from_millis(10),
             "--floor-interval must be at least 10ms",
         );
         faults.require(!self.stop_grace.is_zero(), "--stop-grace must not be zero");
-        let name = consumer.durable.as_bytes();
-        faults.require(
-            !name.is_empty()
-                && name
-                    .iter()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)),
-            "--consumer must be letters, digits, `-` and `_`",
-        );
     }
 }

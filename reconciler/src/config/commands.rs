@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use database::{DatabaseArgs, Limits};
+use database::{DatabaseArgs, Limits, LoadArgs};
 use service::ConfigFaults;
 use service::admin::AdminArgs;
 use service::healthcheck::HealthcheckArgs;
 
-use super::RowArgs;
 use crate::provider::{Target, TargetArgs};
 use crate::record::Submission;
 
@@ -69,7 +68,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
-    rows: RowArgs,
+    load: LoadArgs,
 }
 
 /// Everything that `report` needs to know.
@@ -93,7 +92,7 @@ impl ReportArgs {
         environment: &dyn Fn(&str) -> Option<OsString>,
         faults: &mut ConfigFaults,
     ) -> Option<ReportConfig> {
-        let limits = self.rows.check(&self.database, faults);
+        let limits = self.load.limits(&self.database);
         let provider = self.provider.check(environment, faults);
         let database = self.database.check(environment, faults);
         Some(ReportConfig {
@@ -125,7 +124,7 @@ pub struct RecordArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
-    rows: RowArgs,
+    load: LoadArgs,
 }
 
 /// Everything that `record` needs to know.
@@ -149,7 +148,7 @@ impl RecordArgs {
         environment: &dyn Fn(&str) -> Option<OsString>,
         faults: &mut ConfigFaults,
     ) -> Option<RecordConfig> {
-        let limits = self.rows.check(&self.database, faults);
+        let limits = self.load.limits(&self.database);
         let submissions: Vec<_> = self.tasks.into_iter().chain(self.keys).collect();
         faults.require(
             self.stdin || !submissions.is_empty(),

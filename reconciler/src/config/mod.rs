@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use database::{DatabaseArgs, Limits};
+use database::{DatabaseArgs, Limits, LoadArgs};
 use schemas::event::Source;
 use service::admin::AdminArgs;
 use service::healthcheck::HealthcheckArgs;
@@ -73,7 +73,7 @@ struct WorkArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
-    rows: RowArgs,
+    load: LoadArgs,
 }
 
 #[derive(Debug, Args)]
@@ -88,35 +88,6 @@ struct AppendArgs {
     /// What the events name as their source (CloudEvents `source`), a URI reference; the same as that of ingress.
     #[arg(long, env = "EVENT_SOURCE", value_name = "URI", default_value = Source::DEFAULT, value_parser = Source::new)]
     event_source: Source,
-}
-
-/// Limits of statements.
-#[derive(Debug, Clone, Copy, Args)]
-#[command(next_help_heading = "Rows")]
-pub struct RowArgs {
-    /// Longest time for one statement.
-    #[arg(long, env = "STATEMENT_TIMEOUT", value_name = "TIME", value_parser = humantime::parse_duration, default_value = "20s")]
-    pub statement_timeout: Duration,
-    /// Most connections to Postgres.
-    #[arg(long, env = "DATABASE_POOL_SIZE", value_name = "N", default_value = "4")]
-    pub database_pool_size: usize,
-}
-
-impl RowArgs {
-    fn check(self, database: &DatabaseArgs, faults: &mut ConfigFaults) -> Limits {
-        faults.require(
-            self.statement_timeout >= Duration::from_millis(100),
-            "--statement-timeout must be at least 100ms",
-        );
-        faults.require(
-            self.database_pool_size > 0,
-            "--database-pool-size must not be zero",
-        );
-        Limits {
-            statement: self.statement_timeout,
-            connect: database.database_connect_timeout,
-        }
-    }
 }
 
 /// What the process was asked to do.
@@ -225,7 +196,7 @@ impl WorkArgs {
         environment: &dyn Fn(&str) -> Option<OsString>,
         faults: &mut ConfigFaults,
     ) -> Option<WorkConfig> {
-        let limits = self.rows.check(&self.database, faults);
+        let limits = self.load.limits(&self.database);
         let call = self.provider.request_timeout + self.append.publish_timeout + limits.transaction();
         self.pace.check(call, faults);
         faults.require(
@@ -255,7 +226,7 @@ impl WorkArgs {
             body_limit: self.append.body_limit,
             database: database?,
             limits,
-            pool_size: self.rows.database_pool_size,
+            pool_size: self.load.database_pool_size,
         })
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use humantime::format_duration;
 use service::ConfigFaults;
+use stream::consume::consumer_name;
 
 use crate::schedule::Schedule;
 
@@ -54,7 +55,7 @@ pub struct Pace {
     #[arg(long, env = "MAX_LAG", value_name = "N", default_value_t = 10_000)]
     pub max_lag: u64,
     /// Name of the durable consumer of the projectors.
-    #[arg(long, env = "CONSUMER", value_name = "NAME", default_value = "projector")]
+    #[arg(long, env = "CONSUMER", value_name = "NAME", value_parser = consumer_name, default_value = "projector")]
     pub consumer: String,
 }
 
@@ -90,14 +91,6 @@ impl Pace {
         faults.require(
             self.overdue_after < self.lost_after,
             "--overdue-after must be less than --lost-after",
-        );
-        let name = self.consumer.as_bytes();
-        faults.require(
-            !name.is_empty()
-                && name
-                    .iter()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)),
-            "--consumer must be letters, digits, `-` and `_`",
         );
     }
 }

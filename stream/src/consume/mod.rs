@@ -22,7 +22,7 @@ use api::Api;
 pub use api::ApiError;
 pub use event::{Acker, StoredEvent};
 use lost::Lost;
-pub use spec::{ConsumerSpec, Start};
+pub use spec::{ConsumerSpec, Start, consumer_name};
 pub use steward::{Found, Steward};
 
 /// A durable consumer that this process pulls from; [`Steward::attach`] gives one.

@@ -14,6 +14,7 @@ pub struct ConsumerSpec {
         long = "consumer",
         env = "CONSUMER",
         value_name = "NAME",
+        value_parser = consumer_name,
         default_value = "projector"
     )]
     pub durable: String,
@@ -34,6 +35,19 @@ impl Default for ConsumerSpec {
             ack_wait: Duration::from_secs(60),
             max_ack_pending: 20_000,
         }
+    }
+}
+
+/// What the broker takes as the name of a consumer, and what can be a token of a subject.
+///
+/// # Errors
+/// Says what it should be.
+pub fn consumer_name(text: &str) -> Result<String, &'static str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if !text.is_empty() && text.chars().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be letters, digits, `-` and `_`")
     }
 }
 
@@ -157,6 +171,14 @@ mod tests {
         let mut config = spec.config(FILTER, Start::First);
         change(&mut config);
         spec.differences(&config, FILTER)
+    }
+
+    #[test]
+    fn a_name_that_is_no_token_is_refused() {
+        assert_eq!(consumer_name("by-day_2").as_deref(), Ok("by-day_2"));
+        for wrong in ["", "a.b", "a b", "*", "é"] {
+            assert!(consumer_name(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
