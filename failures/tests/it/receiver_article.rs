@@ -1,5 +1,6 @@
-//! "Failure modes to test" of the article that describes the pattern for receivers, one by one and by name. Where it
-//! speaks of the handler, the inbox and the worker, here stand `ingress`, the stream and `projector`.
+//! "Failure modes to test" of the provider's article "Webhook receiver design: retries, duplicates and ordering" (2026-09-18),
+//! one by one and by name. Where it speaks of the handler, the inbox and the worker, here stand `ingress`, the stream and
+//! `projector`.
 
 use std::time::Duration;
 
