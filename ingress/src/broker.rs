@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::receive::{Hook, Log};
+use crate::room::Room;
 
 /// Time between two looks at the stream.
 const LOOK: Duration = Duration::from_secs(2);
@@ -65,6 +66,7 @@ pub(crate) async fn watch(
     hook: Arc<Hook>,
     settings: BrokerSettings,
     check: Check,
+    room: Room,
 ) -> Result<(), BrokerError> {
     let stop = hook.stop.clone();
     check.failing("looking for the broker and its stream");
@@ -86,7 +88,7 @@ pub(crate) async fn watch(
     let worker = tokio::spawn(worker.run());
     tokio::select! {
         () = stop.requested() => Ok(()),
-        never = look_on(&appender, &check) => match never {},
+        never = look_on(&appender, &check, &room) => match never {},
         ended = worker => Err(BrokerError::AppendEnded(ended.err())),
     }
 }
@@ -140,11 +142,13 @@ async fn beating<T>(check: &Check, work: impl Future<Output = T>) -> T {
     }
 }
 
-async fn look_on(appender: &Appender, check: &Check) -> Infallible {
+async fn look_on(appender: &Appender, check: &Check, room: &Room) -> Infallible {
     let mut ready = true;
     loop {
-        match appender.probe(&Kind::ALL).await {
-            Ok(()) => {
+        let probed = appender.probe(&Kind::ALL).await;
+        room.looked(&probed);
+        match probed {
+            Ok(_) => {
                 check.ok();
                 if !std::mem::replace(&mut ready, true) {
                     info!("events can be appended again");

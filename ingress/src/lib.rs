@@ -15,6 +15,7 @@ mod linger;
 mod metrics;
 mod patience;
 mod receive;
+mod room;
 mod server;
 mod stream_command;
 mod throttle;
@@ -39,6 +40,7 @@ use admit::Gate;
 use broker::BrokerSettings;
 use metrics::Metrics;
 use receive::Hook;
+use room::Room;
 use server::Server;
 use throttle::Throttle;
 
@@ -91,6 +93,7 @@ pub async fn serve(mut config: Config, now: fn() -> UnixSeconds, stop: Stop) -> 
     let check = health
         .register("stream")
         .alive_within(broker::sign_of_life(config.append.publish_timeout));
+    let room = Room::new(health.warning("stream"), metrics.stream_used.clone());
     let grace = config.limits.stop_grace;
     let settings = BrokerSettings {
         nats: config.nats,
@@ -117,7 +120,7 @@ pub async fn serve(mut config: Config, now: fn() -> UnixSeconds, stop: Stop) -> 
 
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn_background("admin port", admin::serve(admin_listener, registry, health, stop));
-    tasks.spawn("stream", broker::watch(Arc::clone(&hook), settings, check));
+    tasks.spawn("stream", broker::watch(Arc::clone(&hook), settings, check, room));
     tasks.spawn("public port", Server::new(hook, config.tls).run(listener));
     Ok(tasks.run(grace + END).await?)
 }

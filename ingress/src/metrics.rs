@@ -1,5 +1,6 @@
 //! What ingress counts. The counters of the hot path are looked up once, at the start.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -35,6 +36,8 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     /// Connections accepted.
     pub(crate) accepted: Counter,
+    /// The part of the stream's room that is taken.
+    pub(crate) stream_used: Gauge<f64, AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,7 @@ impl Metrics {
             budget_bytes: Gauge::default(),
             connections: Gauge::default(),
             accepted: Counter::default(),
+            stream_used: Gauge::default(),
         };
         metrics.register(registry, deliveries, by_key);
         metrics
@@ -150,6 +154,11 @@ impl Metrics {
             "connections_accepted",
             "Connections accepted",
             self.accepted.clone(),
+        );
+        registry.register(
+            "stream_used_ratio",
+            "The part of the stream's room that is taken; at 1 it refuses deliveries",
+            self.stream_used.clone(),
         );
     }
 

@@ -68,7 +68,7 @@ pub struct BindError {
 ///
 /// - `/livez` is 200 as long as the process can answer at all, whatever happens outside it.
 /// - `/readyz` is 200 when every check of `health` is right and nobody requested `stop`; else 503 with one line a
-///   reason.
+///   reason. Either way each warning is a line behind that, `warning: ` before it.
 /// - `/metrics` is `registry` in the OpenMetrics text format.
 ///
 /// # Errors
@@ -148,18 +148,21 @@ impl Admin {
     }
 
     fn readiness(&self) -> Response<Full<Bytes>> {
-        let mut reasons = String::new();
+        let mut lines = Vec::new();
         if self.stop.is_requested() {
-            reasons.push_str("process: stopping\n");
+            lines.push("process: stopping".to_owned());
         }
-        for failing in self.health.readiness().err().unwrap_or_default() {
-            reasons.push_str(&format!("{failing}\n"));
-        }
-        if reasons.is_empty() {
-            plain(StatusCode::OK, TEXT, "ready\n".to_owned())
+        let failing = self.health.readiness().err().unwrap_or_default();
+        lines.extend(failing.iter().map(ToString::to_string));
+        let status = if lines.is_empty() {
+            lines.push("ready".to_owned());
+            StatusCode::OK
         } else {
-            plain(StatusCode::SERVICE_UNAVAILABLE, TEXT, reasons)
-        }
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        let warnings = self.health.warnings();
+        lines.extend(warnings.iter().map(|warning| format!("warning: {warning}")));
+        plain(status, TEXT, lines.join("\n") + "\n")
     }
 
     fn metrics(&self) -> Response<Full<Bytes>> {

@@ -1,14 +1,21 @@
-//! What a program knows about itself: named checks, each right or failing for a reason.
+//! What a program knows about itself: named checks, each right or failing for a reason, and warnings, which stop nothing.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::{info, warn};
 
-/// All checks of a process. The process is ready when every one of them is right.
+/// All checks of a process. The process is ready when every one of them is right, whatever its warnings say.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<Mutex<Vec<Arc<State>>>>);
+pub struct Health(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    checks: Mutex<Vec<Arc<State>>>,
+    warnings: Mutex<Vec<Arc<Notice>>>,
+}
 
 /// One check, held by the part of the program that it is about.
 ///
@@ -29,6 +36,17 @@ impl fmt::Display for Failing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.check, self.reason)
     }
+}
+
+/// Something that will go wrong unless somebody does something, held by the part of the program that sees it coming. It
+/// leaves the process ready: what still works must not be taken out of service for it.
+#[derive(Debug)]
+pub struct Warning(Arc<Notice>);
+
+#[derive(Debug)]
+struct Notice {
+    about: &'static str,
+    text: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -61,8 +79,29 @@ impl Health {
             check,
             now: Mutex::new(now),
         });
-        locked(&self.0).push(Arc::clone(&state));
+        locked(&self.0.checks).push(Arc::clone(&state));
         Check(state)
+    }
+
+    /// Adds a warning, of which there is nothing to say yet.
+    pub fn warning(&self, about: &'static str) -> Warning {
+        let notice = Arc::new(Notice {
+            about,
+            text: Mutex::default(),
+        });
+        locked(&self.0.warnings).push(Arc::clone(&notice));
+        Warning(notice)
+    }
+
+    /// The warnings that stand now, as `about: text`, in the order in which they were registered.
+    pub fn warnings(&self) -> Vec<String> {
+        locked(&self.0.warnings)
+            .iter()
+            .filter_map(|notice| {
+                let text = locked(&notice.text);
+                text.as_ref().map(|text| format!("{}: {text}", notice.about))
+            })
+            .collect()
     }
 
     /// Whether all is right.
@@ -70,7 +109,7 @@ impl Health {
     /// # Errors
     /// The checks that fail now, in the order in which they were registered.
     pub fn readiness(&self) -> Result<(), Vec<Failing>> {
-        let failing: Vec<_> = locked(&self.0)
+        let failing: Vec<_> = locked(&self.0.checks)
             .iter()
             .filter_map(|state| state.failing())
             .collect();
@@ -111,6 +150,29 @@ impl Check {
         let mut now = locked(&self.0.now);
         now.failing = failing;
         now.beaten = Instant::now();
+    }
+}
+
+impl Warning {
+    /// Says it, or says it anew in other words. Logged once, when it was not said before.
+    pub fn raise(&self, text: impl Into<String>) {
+        let text = text.into();
+        let before = locked(&self.0.text).replace(text.clone());
+        if before.is_none() {
+            warn!(about = self.0.about, "{}: {text}", self.0.about);
+        }
+    }
+
+    /// There is nothing to say any more. Logged when there was.
+    pub fn clear(&self) {
+        if locked(&self.0.text).take().is_some() {
+            info!(about = self.0.about, "{}: the warning is over", self.0.about);
+        }
+    }
+
+    /// Whether it stands.
+    pub fn is_raised(&self) -> bool {
+        locked(&self.0.text).is_some()
     }
 }
 
@@ -162,6 +224,19 @@ mod tests {
         assert_eq!(reasons(&health), ["database: refused"]);
         database.ok();
         assert_eq!(health.readiness(), Ok(()));
+    }
+
+    #[test]
+    fn a_warning_leaves_the_process_ready() {
+        let health = Health::new();
+        let warning = health.warning("stream");
+        assert_eq!(health.warnings(), [""; 0]);
+        warning.raise("83 % full");
+        warning.raise("84 % full");
+        assert_eq!(health.warnings(), ["stream: 84 % full"]);
+        assert_eq!(health.readiness(), Ok(()));
+        warning.clear();
+        assert!(!warning.is_raised() && health.warnings().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use service::Stop;
 use service::admin::{self, AdminArgs};
-use service::health::{Check, Health};
+use service::health::{Check, Health, Warning};
 use service::healthcheck::{HealthcheckArgs, healthcheck};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 struct Process {
     address: SocketAddr,
     check: Check,
+    warning: Warning,
     stop: Stop,
 }
 
@@ -32,13 +33,19 @@ impl Process {
         let address = listener.local_addr().unwrap();
         let health = Health::new();
         let check = health.register("stream");
+        let warning = health.warning("stream");
         let mut registry = Registry::default();
         let events = Counter::<u64>::default();
         registry.register("events", "Events seen", events.clone());
         events.inc();
         let stop = Stop::new();
         tokio::spawn(admin::serve(listener, registry, health, stop.clone()));
-        Self { address, check, stop }
+        Self {
+            address,
+            check,
+            warning,
+            stop,
+        }
     }
 
     async fn get(&self, path: &str) -> String {
@@ -85,6 +92,29 @@ async fn readiness_gives_the_reasons_and_liveness_does_not_follow_it() {
         "{answer}"
     );
     assert!(process.get("/livez").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_warning_is_told_whether_ready_or_not_and_leaves_the_status_alone() {
+    let process = Process::start().await;
+    process.check.ok();
+    process.warning.raise("83 % full");
+    let answer = process.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ")
+            && answer.ends_with("\r\n\r\nready\nwarning: stream: 83 % full\n"),
+        "{answer}"
+    );
+    process.check.failing("refused");
+    let answer = process.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ")
+            && answer.ends_with("\r\n\r\nstream: refused\nwarning: stream: 83 % full\n"),
+        "{answer}"
+    );
+    process.warning.clear();
+    process.check.ok();
+    assert!(process.get("/readyz").await.ends_with("\r\n\r\nready\n"));
 }
 
 #[tokio::test]

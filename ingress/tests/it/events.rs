@@ -31,14 +31,17 @@ impl Events {
 
     /// How many events there are.
     pub(crate) async fn count(&self) -> u64 {
-        self.connection
-            .jetstream
-            .get_stream(&self.stream)
-            .await
-            .unwrap()
-            .cached_info()
-            .state
-            .messages
+        self.state().await.messages
+    }
+
+    /// How many bytes the stream counts for them.
+    pub(crate) async fn bytes(&self) -> u64 {
+        self.state().await.bytes
+    }
+
+    async fn state(&self) -> async_nats::jetstream::stream::State {
+        let stream = self.connection.jetstream.get_stream(&self.stream).await.unwrap();
+        stream.cached_info().state.clone()
     }
 
     /// Deletes an event, as an operator can.

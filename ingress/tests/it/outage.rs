@@ -172,6 +172,34 @@ async fn what_was_acknowledged_survives_a_killed_broker() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_80_percent_full_is_warned_of_and_stays_ready() {
+    let nats = NatsServer::start().await;
+    let world = Setup::on(&nats.url())
+        .set("STREAM_MAX_BYTES", "65536")
+        .start()
+        .await;
+    let warns = |ready: String| ready.contains("warning: stream: 8");
+    let mut taken = 0;
+    while world.events.bytes().await < 65536 * 8 / 10 {
+        assert!(!warns(world.ingress.readiness()), "after {taken}");
+        assert_eq!(world.deliver(completed(&format!("room-{taken}"))).await, 204);
+        taken += 1;
+    }
+    eventually("it warns", SOON, async || warns(world.ingress.readiness())).await;
+    assert!(world.ingress.readiness().starts_with("HTTP/1.1 200 "));
+    let ratio = world.ingress.metric("ingress_stream_used_ratio");
+    assert!((0.8..0.9).contains(&ratio), "{ratio}");
+    assert_eq!(world.deliver(completed("still")).await, 204);
+    // Raised first, then logged; a later look that says it again would be a second line.
+    eventually("it is logged once", SOON, async || {
+        let log = world.ingress.log();
+        let said = log.iter().filter(|line| line.contains("% of its room is taken"));
+        if said.count() == 1 { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_full_stream_is_503_and_unready_and_nothing_old_is_dropped() {
     let nats = NatsServer::start().await;
     let world = Setup::on(&nats.url())

@@ -98,9 +98,14 @@ impl Process {
         self.lines.lock().unwrap().clone()
     }
 
+    /// The whole answer to whether it is ready.
+    pub(crate) fn readiness(&self) -> String {
+        get(self.admin, "/readyz")
+    }
+
     /// `None` while it is ready, else the reasons.
     pub(crate) fn unready(&self) -> Option<String> {
-        let answer = get(self.admin, "/readyz");
+        let answer = self.readiness();
         (!answer.starts_with("HTTP/1.1 200 ")).then(|| answer.rsplit("\r\n\r\n").next().unwrap().to_owned())
     }
 

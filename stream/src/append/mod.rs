@@ -35,7 +35,7 @@ use engine::Request;
 pub use metrics::Metrics;
 pub use outcome::{AppendError, Appended};
 use probe::Look;
-pub use probe::ProbeError;
+pub use probe::{Fill, ProbeError};
 pub use settings::{AppendSettings, Mode};
 use standing::NotStored;
 pub use worker::Worker;
@@ -122,12 +122,13 @@ impl Appender {
         answer.await.unwrap_or(Err(AppendError::Stopped))
     }
 
-    /// Whether appending events of these kinds would succeed now: asks the broker for the stream, looks at what became of the
-    /// last events, and tries the subjects without storing anything. Takes twice the publish limit at most.
+    /// Whether appending events of these kinds would succeed now, and how much room there is: asks the broker for the
+    /// stream, looks at what became of the last events, and tries the subjects without storing anything. Takes twice the
+    /// publish limit at most.
     ///
     /// A look that finds another stream, or one that lost events, also makes the worker forget what it remembered of
     /// them; so this is to be called every few seconds.
-    pub async fn probe(&self, kinds: &[Kind]) -> Result<(), ProbeError> {
+    pub async fn probe(&self, kinds: &[Kind]) -> Result<Fill, ProbeError> {
         let found = probe::look(&self.connection, &self.stream, self.limit).await;
         let before = *self.looks.borrow();
         match &found {
@@ -135,7 +136,7 @@ impl Appender {
             Err(ProbeError::NoStream(_)) => self.saw(None),
             Err(_) => {}
         }
-        probe::judge(&found?, &self.spec, self.connection.max_payload())?;
+        let fill = probe::judge(&found?, &self.spec, self.connection.max_payload())?;
         // A stream that was full has told why events were not stored, and is so no longer.
         let explained = before.is_some_and(|look| look.full);
         let last = self.not_stored.borrow().clone();
@@ -143,7 +144,8 @@ impl Appender {
             return Err(ProbeError::NotStored(last.error));
         }
         let subjects: Vec<_> = kinds.iter().map(|kind| self.subjects.of(*kind)).collect();
-        rights::ask(&self.connection, &self.stream, &subjects, self.limit).await
+        rights::ask(&self.connection, &self.stream, &subjects, self.limit).await?;
+        Ok(fill)
     }
 
     fn saw(&self, look: Option<Look>) {

@@ -51,6 +51,39 @@ pub enum ProbeError {
     },
 }
 
+/// How full the stream is: what it holds against what it may hold. It has a limit in bytes and may have one in events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// Bytes that its events take, by the broker's count: uncompressed, headers and framing included.
+    pub bytes: u64,
+    /// Most bytes that they may take; None where there is no such limit.
+    pub most_bytes: Option<u64>,
+    /// How many events it holds.
+    pub events: u64,
+    /// How many it may hold; None where there is no such limit.
+    pub most_events: Option<u64>,
+}
+
+impl Fill {
+    /// The part of the nearest limit that is taken: 0 when empty or without any limit, 1 when full.
+    pub fn ratio(&self) -> f64 {
+        let part = |has: u64, most: Option<u64>| most.map_or(0.0, |most| has as f64 / most as f64);
+        part(self.bytes, self.most_bytes).max(part(self.events, self.most_events))
+    }
+}
+
+impl From<&Info> for Fill {
+    fn from(info: &Info) -> Self {
+        let limit = |most: i64| u64::try_from(most).ok().filter(|most| *most > 0);
+        Self {
+            bytes: info.state.bytes,
+            most_bytes: limit(info.config.max_bytes),
+            events: info.state.messages,
+            most_events: limit(info.config.max_messages),
+        }
+    }
+}
+
 /// What every event is larger than by its headers alone, in bytes.
 const LEAST_BYTES: i64 = 256;
 
@@ -97,7 +130,7 @@ fn refused(stream: &str, error: GetStreamError) -> ProbeError {
     }
 }
 
-pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Result<(), ProbeError> {
+pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Result<Fill, ProbeError> {
     let Info { config, cluster, .. } = info;
     if config.sealed {
         return Err(ProbeError::Sealed);
@@ -115,18 +148,15 @@ pub(super) fn judge(info: &Info, spec: &StreamSpec, max_payload: usize) -> Resul
     if is_full(info) {
         return Err(ProbeError::Full);
     }
-    Ok(())
+    Ok(Fill::from(info))
 }
 
 /// Full is a stream that has no room for the next event, not only one whose last byte is taken.
 fn is_full(info: &Info) -> bool {
-    let Info { config, state, .. } = info;
-    let largest = u64::try_from(config.max_message_size).unwrap_or_default();
-    let too_small = (1..LEAST_BYTES).contains(&config.max_bytes);
-    let reaches = |most: i64, next: u64, has: u64| {
-        u64::try_from(most).is_ok_and(|most| most > 0 && has + next.min(most / 16) >= most)
-    };
-    too_small
-        || reaches(config.max_bytes, largest, state.bytes)
-        || reaches(config.max_messages, 0, state.messages)
+    let largest = u64::try_from(info.config.max_message_size).unwrap_or_default();
+    let too_small = (1..LEAST_BYTES).contains(&info.config.max_bytes);
+    let reaches =
+        |most: Option<u64>, next: u64, has: u64| most.is_some_and(|most| has + next.min(most / 16) >= most);
+    let fill = Fill::from(info);
+    too_small || reaches(fill.most_bytes, largest, fill.bytes) || reaches(fill.most_events, 0, fill.events)
 }

@@ -299,7 +299,8 @@ async fn a_full_stream_refuses_and_says_so() {
 async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
     let world = World::start().await;
     let appender = world.appender(&mode(Mode::Auto)).await;
-    appender.probe(&Kind::ALL).await.unwrap();
+    let fill = appender.probe(&Kind::ALL).await.unwrap();
+    assert_eq!((fill.bytes, fill.ratio()), (0, 0.0));
     world.reconfigure(|config| config.max_bytes = 1).await;
     appender.append(completed("t", "yes")).await.unwrap_err();
     assert_eq!(
@@ -313,6 +314,15 @@ async fn the_probe_tells_full_changed_sealed_and_missing_streams() {
     assert!(unfit.contains("no_ack is true, not false"), "{unfit}");
     world.reconfigure(|config| config.no_ack = false).await;
     appender.probe(&Kind::ALL).await.unwrap();
+    world.reconfigure(|config| config.max_bytes = 4096).await;
+    appender.append(completed("t", "yes")).await.unwrap();
+    let fill = appender.probe(&Kind::ALL).await.unwrap();
+    assert_eq!((fill.most_bytes, fill.events), (Some(4096), 1));
+    assert_eq!(fill.ratio(), fill.bytes as f64 / 4096.0);
+    world
+        .reconfigure(|config| (config.max_bytes, config.max_messages) = (-1, 2))
+        .await;
+    assert_eq!(appender.probe(&Kind::ALL).await.unwrap().ratio(), 0.5);
     world.reconfigure(|config| config.sealed = true).await;
     assert_eq!(
         appender.probe(&Kind::ALL).await.unwrap_err().to_string(),
@@ -395,7 +405,7 @@ async fn the_probe_tells_a_user_who_may_not_publish_and_stores_nothing() {
         };
         let appender = appender(&connection, &declared, &settings).await;
         match appender.probe(kinds).await {
-            Ok(()) => assert!(content, "{user}"),
+            Ok(_) => assert!(content, "{user}"),
             Err(error) => {
                 assert!(!content, "{user}: {error}");
                 assert!(error.to_string().contains("answers.quarantine"), "{error}");
