@@ -50,7 +50,21 @@ impl fmt::Display for Life {
 pub struct Database {
     pool: Pool,
     limits: Limits,
-    begin: String,
+    begin: Begin,
+}
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// What opens a transaction.
+#[derive(Debug, Clone)]
+struct Begin {
+    writing: String,
+    reading: String,
 }
 
 impl Database {
@@ -90,7 +104,7 @@ impl Database {
         Self {
             pool,
             limits,
-            begin: begin(limits.statement),
+            begin: Begin::new(limits.statement),
         }
     }
 
@@ -105,13 +119,34 @@ impl Database {
         &self,
         work: impl AsyncFnOnce(&Client, &Life) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.within(Access::Write, work).await
+    }
+
+    /// Runs `work` in a transaction that writes nothing, and in which every statement sees the tables as they are at one
+    /// moment. A standby answers it as well.
+    ///
+    /// # Errors
+    /// Whatever went wrong first.
+    pub async fn snapshot<T, E: From<DatabaseError>>(
+        &self,
+        work: impl AsyncFnOnce(&Client) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.within(Access::Read, async |client, _| work(client).await)
+            .await
+    }
+
+    async fn within<T, E: From<DatabaseError>>(
+        &self,
+        access: Access,
+        work: impl AsyncFnOnce(&Client, &Life) -> Result<T, E>,
+    ) -> Result<T, E> {
         let session = self.pool.get().await.map_err(DatabaseError::connecting)?;
         let session = Session {
             object: Some(session),
         };
         let all = async {
             let client = session.client();
-            let life = self.begin(client).await?;
+            let life = self.begin(client, access).await?;
             match work(client, &life).await {
                 Ok(value) => {
                     client
@@ -142,21 +177,13 @@ impl Database {
         }
     }
 
-    async fn begin(&self, client: &Client) -> Result<Life, DatabaseError> {
-        let answers = client
-            .simple_query(&self.begin)
-            .await
-            .map_err(DatabaseError::of("beginning a transaction"))?;
-        let last = answers.iter().rev().find_map(|answer| match answer {
-            SimpleQueryMessage::Row(row) => Some((row.get("life")?, row.get("read_only")?)),
-            _ => None,
-        });
-        match last {
-            Some((_, "on")) => Err(DatabaseError::ReadOnly),
-            Some((life, _)) => Ok(Life(life.to_owned())),
-            None => Err(DatabaseError::Unexpected(
-                "no answer to the first query of a transaction",
-            )),
+    async fn begin(&self, client: &Client, access: Access) -> Result<Life, DatabaseError> {
+        match access {
+            Access::Read => Ok(open(client, &self.begin.reading).await?.0),
+            Access::Write => match open(client, &self.begin.writing).await? {
+                (_, true) => Err(DatabaseError::ReadOnly),
+                (life, false) => Ok(life),
+            },
         }
     }
 
@@ -166,23 +193,44 @@ impl Database {
     }
 }
 
-/// Opens a transaction with its limits and asks which life of the database it is in, in one round trip.
-///
-/// An acknowledgment to the broker must mean that the commit survives a crash, so a commit that does not wait for
-/// the disk is not accepted, whatever the server's default is; waiting for more than that is. A server that is read-only, by
-/// its settings or as a standby, is left so: somebody has a reason for it, and a nearly full disk is a common one.
-fn begin(statement: Duration) -> String {
-    let limit = statement.as_millis();
-    format!(
-        "begin isolation level read committed; \
-         set local statement_timeout = {limit}; \
-         set local idle_in_transaction_session_timeout = {limit}; \
-         select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'; \
-         select format('%s.%s.%s', extract(epoch from pg_postmaster_start_time()), \
-                       (select oid from pg_database where datname = current_database()), \
-                       to_regclass('projection')::oid) as life, \
-                current_setting('transaction_read_only') as read_only"
-    )
+impl Begin {
+    /// Opens a transaction with its limits and asks which life of the database it is in, in one round trip.
+    ///
+    /// An acknowledgment to the broker must mean that the commit survives a crash, so a commit that does not wait for
+    /// the disk is not accepted, whatever the server's default is; waiting for more than that is. A server that is read-only, by
+    /// its settings or as a standby, is left so: somebody has a reason for it, and a nearly full disk is a common one.
+    fn new(statement: Duration) -> Self {
+        let limit = statement.as_millis();
+        let limits = format!(
+            "set local statement_timeout = {limit}; \
+             set local idle_in_transaction_session_timeout = {limit}"
+        );
+        let durable = "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'";
+        let life = "select format('%s.%s.%s', extract(epoch from pg_postmaster_start_time()), \
+                    (select oid from pg_database where datname = current_database()), \
+                    to_regclass('projection')::oid) as life, \
+                    current_setting('transaction_read_only') as read_only";
+        Self {
+            writing: format!("begin isolation level read committed; {limits}; {durable}; {life}"),
+            reading: format!("begin isolation level repeatable read read only; {limits}; {life}"),
+        }
+    }
+}
+
+/// Opens a transaction on the session, and says whether nothing can be written in it.
+async fn open(client: &Client, begin: &str) -> Result<(Life, bool), DatabaseError> {
+    let answers = client
+        .simple_query(begin)
+        .await
+        .map_err(DatabaseError::of("beginning a transaction"))?;
+    let last = answers.iter().rev().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some((row.get("life")?, row.get("read_only")?)),
+        _ => None,
+    });
+    let (life, read_only) = last.ok_or(DatabaseError::Unexpected(
+        "no answer to the first query of a transaction",
+    ))?;
+    Ok((Life(life.to_owned()), read_only == "on"))
 }
 
 enum Ended<E> {

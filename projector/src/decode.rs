@@ -1,18 +1,19 @@
 //! What a message from the stream is: a result, something to count, or something to set aside.
 //!
 //! The body is read again, by the same function that ingress used. A message whose subject or id does not agree with its
-//! body was not written by a program of ours, whatever it says.
+//! body was not written by a program of ours, whatever it says; unless an older one filed this very body as not final or
+//! unreadable, and this one can read it.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use schemas::delivery::{self, Delivery, Problem, Problems, TaskId, TaskResult, Unreadable};
 use schemas::digest::ResponseDigest;
-use schemas::event::{Fact, Subjects, Via, check_other, check_result};
+use schemas::event::{Fact, Received, Subjects, Via, check_other, check_result, is_filed_unread};
 use schemas::job_key::{Rules, job_key};
 use schemas::timestamp::cut_to_microseconds;
 use schemas::winner::{Provenance, TaskRank};
-use stream::UnreadableHeaders;
+use stream::{ReadEvent, UnreadableHeaders};
 use time::OffsetDateTime;
 
 use crate::jsonb;
@@ -35,6 +36,21 @@ pub struct Message {
     pub time: OffsetDateTime,
     /// The body.
     pub body: Bytes,
+}
+
+impl From<ReadEvent> for Message {
+    fn from(event: ReadEvent) -> Self {
+        let headers = Received::from_headers(event.header_pairs());
+        Self {
+            subject: event.subject,
+            msg_id: headers.msg_id,
+            via: headers.via,
+            unreadable: event.unreadable,
+            seq: event.seq,
+            time: event.time,
+            body: event.body,
+        }
+    }
 }
 
 /// What a message turned out to be.
@@ -75,14 +91,18 @@ impl Decoder {
         match read {
             Ok(Delivery::Result(result)) => {
                 let fact = Fact::of(&result);
-                if let Err(disagreement) = check_result(kind, id, &fact) {
-                    return park(message, disagreement.as_str(), Some(fact.task_id), None);
+                match check_result(kind, id, &fact) {
+                    Err(disagreement) if !is_filed_unread(kind, id, &body) => {
+                        return park(message, disagreement.as_str(), Some(fact.task_id), None);
+                    }
+                    Ok(()) | Err(_) => {}
                 }
                 match message.via {
                     Some(via) => Decoded::Result(Box::new(self.row(&message, via, fact.digest, result))),
                     None => park(message, "unknown_origin", Some(fact.task_id), None),
                 }
             }
+            Ok(Delivery::NonFinal { .. }) if is_filed_unread(kind, id, &body) => Decoded::NonFinal,
             other => match (check_other(kind, id, &body, &other), &other) {
                 (Ok(()), Ok(_)) => Decoded::NonFinal,
                 (Ok(()), Err(unreadable)) => park(message, unreadable.as_str(), None, None),

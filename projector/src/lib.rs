@@ -7,6 +7,9 @@
 //! [`claim`] ties the consumer's acknowledgments to one life of one database, [`floor`] notes how far that
 //! database has come, [`remembered`] is the row where it stands. [`run`] puts it together.
 //!
+//! For people: [`explain`] tells the story of a task, [`parked`] lists what could not become a row and tries again, [`erase`]
+//! forgets a task for good. They go through the stream with [`find`].
+//!
 //! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
 //! come, how often, in what batches, or how many projectors there are.
 
@@ -16,6 +19,9 @@ pub mod commit;
 pub mod condition;
 pub mod config;
 pub mod decode;
+pub mod erase;
+pub mod explain;
+pub mod find;
 pub mod fit;
 pub mod floor;
 pub mod jsonb;
@@ -24,8 +30,13 @@ pub mod metrics;
 pub mod migration;
 pub mod outcome;
 pub mod park;
+pub mod parked;
+pub mod print;
+pub mod progress;
 pub mod pull;
+pub mod reach;
 pub mod remembered;
+pub mod removals;
 pub mod rows;
 pub mod run;
 pub mod session;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use projector::config::{Command, Config};
-use projector::{migration, run};
+use projector::{erase, explain, migration, parked, run};
 use service::healthcheck::healthcheck;
 
 #[expect(
@@ -19,6 +19,15 @@ fn main() -> ExitCode {
             }
             Command::Migrate(target) => {
                 service::run("projector migrate", &log, async |_| migration::run(*target).await)
+            }
+            Command::Explain(config) => {
+                service::command("projector explain", &log, async || explain::run(*config).await)
+            }
+            Command::Parked(config) => {
+                service::command("projector parked", &log, async || parked::run(*config).await)
+            }
+            Command::Erase(config) => {
+                service::command("projector erase", &log, async || erase::run(*config).await)
             }
             Command::Healthcheck(args) => healthcheck(&args),
         },

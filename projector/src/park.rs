@@ -7,6 +7,16 @@ use crate::batch::Item;
 use crate::rows::ParkedRow;
 use database::DatabaseError;
 
+/// The reason of a message whose data the database refuses.
+pub const DATABASE_REFUSES: &str = "database_refuses";
+
+/// What the database says about it.
+pub fn detail_of(error: &DatabaseError) -> String {
+    let code = error.code().map_or("unknown", |code| code.code());
+    let message = error.server_message().unwrap_or_default();
+    format!("{code}: {message}")
+}
+
 /// Says once that a message was parked.
 pub fn log_parked(row: &ParkedRow) {
     let task = row.task_id.as_ref().map(|id| id.as_str());
@@ -21,14 +31,12 @@ pub fn log_parked(row: &ParkedRow) {
 
 /// The row for a message whose data the database refuses.
 pub fn poison(item: &Item, error: &DatabaseError) -> ParkedRow {
-    let code = error.code().map_or("unknown", |code| code.code());
-    let message = error.server_message().unwrap_or_default();
     ParkedRow {
         stream_seq: item.event.seq,
         subject: item.event.subject.clone(),
         task_id: item.result().map(|row| row.task_id.clone()),
-        reason: "database_refuses",
-        detail: Some(format!("{code}: {message}")),
+        reason: DATABASE_REFUSES,
+        detail: Some(detail_of(error)),
         body: item.event.body.clone(),
         parked_at: cut_to_microseconds(item.event.time),
     }

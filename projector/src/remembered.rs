@@ -12,6 +12,9 @@ const REMEMBER: &str = "
 insert into projection (stream, stream_created, floor_seq, floor_msg_id, rules) values ($1, $2, 0, null, $3)
     on conflict (stream) do nothing";
 
+const LOOK: &str = "
+select stream_created, floor_seq, floor_msg_id, rules from projection where stream = $1";
+
 const RECALL: &str = "
 select stream_created, floor_seq, floor_msg_id, rules from projection where stream = $1 for update";
 
@@ -75,13 +78,25 @@ pub async fn remember(
 /// # Errors
 /// When the database fails.
 pub async fn recall(client: &Client, stream: &str) -> Result<Option<Remembered>, DatabaseError> {
+    read(client, RECALL, stream).await
+}
+
+/// Reads the row and leaves it to others; `None` when there is none.
+///
+/// # Errors
+/// When the database fails.
+pub async fn look(client: &Client, stream: &str) -> Result<Option<Remembered>, DatabaseError> {
+    read(client, LOOK, stream).await
+}
+
+async fn read(client: &Client, statement: &str, stream: &str) -> Result<Option<Remembered>, DatabaseError> {
     let attempt = "reading `projection`";
     let rows = client
-        .query_typed(RECALL, &[(&stream, Type::TEXT)])
+        .query_typed(statement, &[(&stream, Type::TEXT)])
         .await
         .map_err(DatabaseError::of(attempt))?;
     let Some(row) = rows.first() else { return Ok(None) };
-    let read = || -> Result<_, tokio_postgres::Error> {
+    let columns = || -> Result<_, tokio_postgres::Error> {
         Ok((
             row.try_get(0)?,
             row.try_get::<_, i64>(1)?,
@@ -89,7 +104,7 @@ pub async fn recall(client: &Client, stream: &str) -> Result<Option<Remembered>,
             row.try_get(3)?,
         ))
     };
-    let (stream_created, floor, floor_msg_id, rules) = read().map_err(DatabaseError::of(attempt))?;
+    let (stream_created, floor, floor_msg_id, rules) = columns().map_err(DatabaseError::of(attempt))?;
     Ok(Some(Remembered {
         stream_created,
         floor: u64::try_from(floor).unwrap_or_default(),

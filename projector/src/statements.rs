@@ -7,6 +7,7 @@
 //! The conditions of the upserts are the winner rule of `schemas::winner` again; a property test holds the two equal.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use schemas::winner::JobRank;
 use time::OffsetDateTime;
 use tokio_postgres::Client;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -171,6 +172,33 @@ async fn winners(client: &Client, rows: &[&ResultRow]) -> Result<u64, DatabaseEr
         .iter()
         .map(|row| sequence(row.provenance.stream_seq))
         .collect();
+    let values: [&(dyn ToSql + Sync); 5] = [&job_key, &task_id, &status, &created_at, &stream_seq];
+    execute(client, "writing winners", WINNERS, &values, &WINNERS_TYPES).await
+}
+
+/// A task that becomes the winner of a job.
+#[derive(Debug)]
+pub struct Crowned<'c> {
+    /// The job.
+    pub job: &'c str,
+    /// The task, and where it stands.
+    pub rank: &'c JobRank,
+    /// The event that says so.
+    pub stream_seq: u64,
+}
+
+/// Makes these tasks the winners of their jobs, where they stand higher than the winners that are there. Jobs come once each.
+///
+/// # Errors
+/// When the database fails.
+pub async fn crown(client: &Client, crowned: &[Crowned<'_>]) -> Result<u64, DatabaseError> {
+    let mut rows: Vec<&Crowned<'_>> = crowned.iter().collect();
+    rows.sort_by_key(|row| row.job);
+    let job_key: Vec<_> = rows.iter().map(|row| row.job).collect();
+    let task_id: Vec<_> = rows.iter().map(|row| row.rank.task_id.as_str()).collect();
+    let status: Vec<_> = rows.iter().map(|row| row.rank.status.as_str()).collect();
+    let created_at: Vec<_> = rows.iter().map(|row| row.rank.created_at).collect();
+    let stream_seq: Vec<_> = rows.iter().map(|row| sequence(row.stream_seq)).collect();
     let values: [&(dyn ToSql + Sync); 5] = [&job_key, &task_id, &status, &created_at, &stream_seq];
     execute(client, "writing winners", WINNERS, &values, &WINNERS_TYPES).await
 }

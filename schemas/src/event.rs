@@ -18,7 +18,7 @@ mod trace;
 mod via;
 
 pub use classify::{Classified, classify};
-pub use fact::{Disagreement, Fact, check_other, check_result};
+pub use fact::{Disagreement, Fact, check_other, check_result, is_filed_unread};
 pub use msg_id::MsgId;
 pub use received::Received;
 pub use source::{InvalidSource, Source};

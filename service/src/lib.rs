@@ -24,7 +24,7 @@ pub use cli::ConfigFaults;
 pub use condition::Condition;
 pub use error::Chain;
 pub use logging::LogArgs;
-pub use run::run;
+pub use run::{command, run};
 pub use secret::Secret;
 pub use stop::Stop;
 pub use tasks::{TaskFailed, Tasks};

@@ -7,6 +7,9 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
+/// What is logged unless somebody says otherwise.
+const USUAL: &str = "info,async_nats=warn,postgres=warn,refinery_core=warn";
+
 /// How a program logs.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Logs")]
@@ -25,10 +28,22 @@ pub struct LogArgs {
         long = "log",
         env = "RUST_LOG",
         value_name = "FILTER",
-        default_value = "info,async_nats=warn,postgres=warn,refinery_core=warn",
+        default_value = USUAL,
         global = true
     )]
     pub log_filter: Filter,
+}
+
+impl LogArgs {
+    /// The same for a command of the program that `name` begins with: unless the filter was set, its own lines and warnings.
+    pub(crate) fn for_command(&self, name: &str) -> Self {
+        let mut args = self.clone();
+        if args.log_filter.0 == USUAL {
+            let program = name.split(' ').next().unwrap_or(name);
+            args.log_filter = Filter(format!("warn,{program}=info"));
+        }
+        args
+    }
 }
 
 /// Form of the log lines.
@@ -92,4 +107,20 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let message = panic.payload_as_str().unwrap_or("panicked with no message");
     tracing::error!(place, "panic: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_says_less_unless_it_is_asked_for_more() {
+        let args = |filter: &str| LogArgs {
+            log_format: LogFormat::Auto,
+            log_filter: filter.parse().unwrap(),
+        };
+        let filter = |args: LogArgs| args.for_command("projector explain").log_filter.0;
+        assert_eq!(filter(args(USUAL)), "warn,projector=info");
+        assert_eq!(filter(args("info")), "info");
+    }
 }

@@ -1,5 +1,10 @@
 //! Flags and environment, checked whole before anything starts.
 
+mod erase;
+mod explain;
+mod parked;
+mod reach;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,6 +16,15 @@ use service::healthcheck::HealthcheckArgs;
 use service::{ConfigFaults, LogArgs};
 
 use database::{DatabaseArgs, Limits, LoadArgs, Target};
+
+pub use erase::EraseConfig;
+pub use explain::{ExplainConfig, Question};
+pub use parked::{Form, ParkedConfig, Which};
+pub use reach::{Reach, Rows};
+
+use erase::EraseArgs;
+use explain::ExplainArgs;
+use parked::ParkedAction;
 
 /// Project the events of one stream into Postgres: one row a task, one winner a job.
 #[derive(Debug, Parser)]
@@ -28,6 +42,15 @@ enum CommandArgs {
     Run(Box<RunArgs>),
     /// Bring the database schema to the version that this build needs.
     Migrate(MigrateArgs),
+    /// Tell the story of a task, from its submission to its row, or of a job. Exit code 1 when nothing is known of it.
+    Explain(Box<ExplainArgs>),
+    /// Look at what could not become a row, and try again.
+    Parked {
+        #[command(subcommand)]
+        action: Box<ParkedAction>,
+    },
+    /// Erase a task for good: its events on the stream, then its rows. Takes a user of the broker that may delete events.
+    Erase(Box<EraseArgs>),
     /// Ask the process beside this one how it is: exit code 0 when all is right.
     Healthcheck(HealthcheckArgs),
 }
@@ -92,6 +115,12 @@ pub enum Command {
     Run(Box<RunConfig>),
     /// Migrate this database.
     Migrate(Box<Target>),
+    /// Explain a task or a job.
+    Explain(Box<ExplainConfig>),
+    /// Look at what is parked.
+    Parked(Box<ParkedConfig>),
+    /// Erase a task.
+    Erase(Box<EraseConfig>),
     /// Ask the admin port.
     Healthcheck(HealthcheckArgs),
 }
@@ -140,6 +169,11 @@ impl Config {
                 CommandArgs::Migrate(args) => {
                     Command::Migrate(Box::new(args.database.check(environment, faults)?))
                 }
+                CommandArgs::Explain(args) => Command::Explain(Box::new(args.check(environment, faults)?)),
+                CommandArgs::Parked { action } => {
+                    Command::Parked(Box::new(action.check(environment, faults)?))
+                }
+                CommandArgs::Erase(args) => Command::Erase(Box::new(args.check(environment, faults)?)),
                 CommandArgs::Healthcheck(args) => Command::Healthcheck(args),
             };
             Some(Self {

@@ -70,6 +70,17 @@ impl Builder {
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// As [`Builder::output`], but standard output alone.
+    pub(crate) async fn stdout(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = tokio::time::timeout(SOON, self.command(arguments).output());
+        let output = output.await.expect("the command ends").unwrap();
+        let (code, out) = (output.status.code(), String::from_utf8(output.stdout).unwrap());
+        if !output.stderr.is_empty() {
+            eprintln!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        (code, out)
+    }
+
     pub(crate) fn start(&self) -> Projector {
         let dir = tempfile::tempdir().unwrap();
         let log = File::create(dir.path().join("log")).unwrap();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::read;
 
 /// Services that run our programs.
-pub(crate) const OURS: [&str; 4] = ["ingress", "projector", "reconciler", "migrate"];
+pub(crate) const OURS: [&str; 5] = ["ingress", "projector", "reconciler", "migrate", "eraser"];
 
 /// What these tests look at in compose.yaml.
 #[derive(Deserialize)]

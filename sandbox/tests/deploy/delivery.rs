@@ -104,7 +104,7 @@ async fn a_result_that_the_deployment_was_never_sent_becomes_a_row() {
     assert_eq!((rows.len(), rows[0].get::<_, &str>(0)), (1, "reconciler"));
 }
 
-fn migrate(deployment: &Deployment) {
+pub(crate) fn migrate(deployment: &Deployment) {
     let nowhere = ([127, 0, 0, 1], 1).into();
     let arguments = &deployment.compose.services["migrate"].command;
     let migrated = deployment
@@ -114,7 +114,7 @@ fn migrate(deployment: &Deployment) {
     assert!(migrated.status.success(), "{}", said(&migrated));
 }
 
-async fn connect(deployment: &Deployment) -> tokio_postgres::Client {
+pub(crate) async fn connect(deployment: &Deployment) -> tokio_postgres::Client {
     let url = fs::read_to_string(deployment.inside("projector", "/run/secrets/database.url")).unwrap();
     let (client, connection) = tokio_postgres::connect(url.trim(), tokio_postgres::NoTls)
         .await
@@ -123,7 +123,7 @@ async fn connect(deployment: &Deployment) -> tokio_postgres::Client {
     client
 }
 
-async fn deliver(to: SocketAddr, path: &str, body: &str) -> u16 {
+pub(crate) async fn deliver(to: SocketAddr, path: &str, body: &str) -> u16 {
     let key = SigningKey::new(WEBHOOK_SECRET, KeyEncoding::Literal).unwrap();
     let scheme = Scheme::StripeList {
         header: "webhook-signature".parse().unwrap(),

@@ -150,12 +150,18 @@ impl Deployment {
     }
 
     pub(crate) fn run(&self, service: &str) -> Running<'_> {
+        self.run_with(service, &[])
+    }
+
+    /// As [`Deployment::run`], with more variables.
+    pub(crate) fn run_with(&self, service: &str, variables: &[(&str, &str)]) -> Running<'_> {
         let (admin, public) = (Port::lease().unwrap(), Port::lease().unwrap());
         let arguments = &self.compose.services[service].command;
         let mut command = self.command(service, arguments, admin.addr(), public.addr());
         let log = self.dir.path().join(format!("{service}-{}.log", admin.number()));
         let output = fs::File::create(&log).unwrap();
         let child = command
+            .envs(variables.iter().copied())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .spawn()

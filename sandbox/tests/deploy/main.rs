@@ -2,6 +2,7 @@
 
 #![cfg(test)] // for clippy: what is allowed in tests is allowed in their helpers too
 
+mod backup;
 mod broker;
 mod compose;
 mod compose_file;
@@ -9,10 +10,13 @@ mod delivery;
 mod deployment;
 mod images;
 mod readme;
+mod retention;
 mod rights;
 mod second_subscriber;
 mod services;
+mod snapshot;
 mod trespass;
+mod walk;
 
 use std::{
     fs,

@@ -75,11 +75,18 @@ fn the_readme_names_every_setting_with_its_variable_and_default() {
     let projector = settings("projector", &["run"], 20);
     let reconciler = settings("reconciler", &["run"], 40);
     let record = settings("reconciler", &["record"], 5);
+    let tools = [
+        settings("projector", &["explain"], 15),
+        settings("projector", &["parked", "list"], 4),
+        settings("projector", &["parked", "retry"], 15),
+        settings("projector", &["erase"], 15),
+    ];
     let missing: Vec<String> = ingress
         .into_iter()
         .chain(projector)
         .chain(reconciler)
         .chain(record)
+        .chain(tools.into_iter().flatten())
         .map(Setting::row)
         .filter(|row| !readme.contains(row))
         .collect();

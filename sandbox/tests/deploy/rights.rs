@@ -85,6 +85,7 @@ async fn a_projector_owns_its_durable_and_reads_the_stream() {
     log.resume_consumer("projector").await.unwrap();
     log.delete_consumer("projector").await.unwrap();
     projector.consumer("projector", "").await;
+    log.direct_get(1).await.unwrap();
     log.get_raw_message(1).await.unwrap();
 }
 
@@ -153,6 +154,24 @@ async fn the_operator_changes_the_stream_and_may_not_delete_or_append() {
         .is_refused(&["answers.result.completed".to_owned(), "_INBOX.forged".to_owned()])
         .await;
     assert_eq!(broker.messages().await, 3);
+}
+
+#[tokio::test]
+async fn an_eraser_reads_the_stream_and_deletes_single_events() {
+    let broker = Broker::start().await;
+    broker.with_events().await;
+    broker
+        .user("projector")
+        .await
+        .consumer("projector", "answers.>")
+        .await;
+    let eraser = broker.user("eraser").await;
+    let log = eraser.jetstream.get_stream("ANSWERS").await.unwrap();
+    assert_eq!(log.direct_get(2).await.unwrap().payload, "answers.nonfinal");
+    assert_eq!(log.get_raw_message(2).await.unwrap().payload, "answers.nonfinal");
+    assert_eq!(log.consumer_info("projector").await.unwrap().num_pending, 3);
+    assert!(log.delete_message(2).await.unwrap());
+    assert_eq!(broker.messages().await, 2);
 }
 
 #[tokio::test]

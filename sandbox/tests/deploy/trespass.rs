@@ -62,6 +62,40 @@ async fn no_service_asks_for_deletion_changes_the_stream_or_hears_what_others_ar
     assert_eq!(broker.messages().await, 3);
 }
 
+/// It deletes single events, and nothing else.
+#[tokio::test]
+async fn an_eraser_cannot_append_consume_or_touch_the_stream_as_a_whole() {
+    let broker = Broker::start().await;
+    broker.with_events().await;
+    let eraser = broker.user("eraser").await;
+    let destructive: Vec<_> = DESTRUCTIVE
+        .into_iter()
+        .filter(|request| !request.contains("MSG.DELETE"))
+        .collect();
+    eraser.cannot_ask_for(&destructive).await;
+    let requests = [
+        "STREAM.UPDATE.ANSWERS",
+        "STREAM.CREATE.ANSWERS",
+        "CONSUMER.CREATE.ANSWERS.projector",
+        "CONSUMER.DELETE.ANSWERS.projector",
+        "CONSUMER.MSG.NEXT.ANSWERS.projector",
+    ];
+    eraser.cannot_ask_for(&requests).await;
+    eraser
+        .cannot_reach(&["answers.result.completed", "answers.quarantine"])
+        .await;
+    for target in destructive {
+        // An empty answer is all that these would need.
+        for target in [format!("$JS.API.{target}"), format!("{API}.{target}")] {
+            let request = format!("{API}.DIRECT.GET.ANSWERS");
+            eraser
+                .has_answered_on(&target, &request, HeaderMap::new(), r#"{"seq":99}"#)
+                .await;
+        }
+    }
+    assert_eq!(broker.messages().await, 3);
+}
+
 /// The broker answers on whatever subject a request names, and does not check it against the permissions of who asks. An
 /// answer may be empty, and an empty message is all that a deletion needs: within one account a reader could delete the
 /// stream, or append to it.
@@ -73,6 +107,8 @@ async fn no_service_makes_the_broker_speak_for_it() {
     for (name, request, body) in [
         ("projector", "CONSUMER.MSG.NEXT.ANSWERS.projector", empty),
         ("projector", "STREAM.MSG.GET.ANSWERS", r#"{"seq":1}"#),
+        ("projector", "DIRECT.GET.ANSWERS", r#"{"seq":1}"#),
+        ("projector", "DIRECT.GET.ANSWERS", r#"{"seq":99}"#),
         ("reconciler", "STREAM.MSG.GET.ANSWERS", r#"{"seq":99}"#),
         ("subscriber", "CONSUMER.MSG.NEXT.ANSWERS.subscriber", empty),
     ] {

@@ -69,6 +69,18 @@ pub fn check_result(kind: Kind, msg_id: &str, fact: &Fact) -> Result<(), Disagre
     }
 }
 
+/// Whether this very body was filed as one that holds no result: as not final, or as unreadable.
+///
+/// The version that received it decided so, and its reading can be improved upon: what a later version reads in the body
+/// counts then, for the id says that the body is the one that was filed.
+pub fn is_filed_unread(kind: Kind, msg_id: &str, body: &[u8]) -> bool {
+    match kind {
+        Kind::NonFinal => MsgId::of_nonfinal(body).names_body(msg_id),
+        Kind::Quarantine => MsgId::of_quarantine(body).names_body(msg_id),
+        Kind::Completed | Kind::Failed => false,
+    }
+}
+
 /// Whether subject and message id of a stored event are those of a body that holds no result, which has two ids as well.
 pub fn check_other(
     kind: Kind,

@@ -210,6 +210,18 @@ fn the_second_id_of_a_body_without_a_result_is_its_own_and_accepted() {
 }
 
 #[test]
+fn a_body_filed_as_unread_is_known_by_its_id_alone() {
+    let body = BODY.as_bytes();
+    let filed = |kind, id: MsgId| is_filed_unread(kind, id.as_str(), body);
+    assert!(filed(Kind::Quarantine, MsgId::of_quarantine(body)));
+    assert!(filed(Kind::NonFinal, MsgId::of_nonfinal(body)));
+    assert!(!filed(Kind::NonFinal, MsgId::of_quarantine(body)));
+    assert!(!filed(Kind::Quarantine, MsgId::of_quarantine(b"another")));
+    assert!(!filed(Kind::Completed, MsgId::of_quarantine(body)));
+    assert!(!is_filed_unread(Kind::Quarantine, "", body));
+}
+
+#[test]
 fn every_kind_has_its_place() {
     for (place, kind) in Kind::ALL.into_iter().enumerate() {
         assert_eq!(kind.index(), place);

@@ -57,10 +57,10 @@ impl ApiError {
 
 /// The requests about one stream and one durable consumer on it.
 #[derive(Clone, Debug)]
-pub(super) struct Api {
-    pub(super) jetstream: jetstream::Context,
-    pub(super) stream: String,
-    pub(super) durable: String,
+pub(crate) struct Api {
+    pub(crate) jetstream: jetstream::Context,
+    pub(crate) stream: String,
+    pub(crate) durable: String,
 }
 
 /// How often, and after what pause, a consumer is created again that the broker could not.
@@ -78,7 +78,7 @@ struct Empty {}
 
 impl Api {
     /// The consumer; None when it or its stream is not there.
-    pub(super) async fn info(&self) -> Result<Option<Info>, ApiError> {
+    pub(crate) async fn info(&self) -> Result<Option<Info>, ApiError> {
         match self
             .ask(
                 format!("CONSUMER.INFO.{}.{}", self.stream, self.durable),
@@ -145,14 +145,19 @@ impl Api {
         }
     }
 
-    pub(super) async fn stream_info(&self) -> Result<stream::Info, ApiError> {
+    pub(crate) async fn stream_info(&self) -> Result<stream::Info, ApiError> {
         self.ask(format!("STREAM.INFO.{}", self.stream), &json!({})).await
     }
 
     /// The message under a sequence, from the leader; None when there is none.
-    pub(super) async fn message(&self, seq: u64) -> Result<Option<Stored>, ApiError> {
+    pub(crate) async fn message(&self, seq: u64) -> Result<Option<Stored>, ApiError> {
+        self.message_by(&json!({"seq": seq})).await
+    }
+
+    /// The message that such a request names, from the leader; None when there is none.
+    pub(crate) async fn message_by(&self, which: &impl Serialize) -> Result<Option<Stored>, ApiError> {
         let request = stored::request(&self.stream);
-        match self.ask::<Got>(request.clone(), &json!({"seq": seq})).await {
+        match self.ask::<Got>(request.clone(), which).await {
             Ok(got) => match Stored::decode(got.message) {
                 Ok(stored) => Ok(Some(stored)),
                 Err(source) => Err(ApiError::Answer { request, source }),
@@ -162,7 +167,7 @@ impl Api {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
         request: String,
         payload: &impl Serialize,

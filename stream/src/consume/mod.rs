@@ -18,7 +18,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::connect::Connection;
-use api::Api;
+pub(crate) use api::Api;
 pub use api::ApiError;
 pub use event::{Acker, StoredEvent};
 use lost::Lost;
@@ -44,6 +44,8 @@ pub struct Consumer {
 pub struct Progress {
     /// Every event up to this sequence is acknowledged.
     pub ack_floor: u64,
+    /// No event beyond this sequence was ever delivered.
+    pub delivered: u64,
     /// Events that were not delivered yet.
     pub pending: u64,
     /// Events that are delivered and not acknowledged.
@@ -116,9 +118,10 @@ impl Consumer {
 }
 
 impl Progress {
-    fn of(info: &Info) -> Self {
+    pub(crate) fn of(info: &Info) -> Self {
         Self {
             ack_floor: info.ack_floor.stream_sequence,
+            delivered: info.delivered.stream_sequence,
             pending: info.num_pending,
             unacknowledged: info.num_ack_pending,
             redelivered: info.num_redelivered,
@@ -128,7 +131,7 @@ impl Progress {
 }
 
 impl StreamState {
-    fn of(info: &stream::Info) -> Self {
+    pub(crate) fn of(info: &stream::Info) -> Self {
         Self {
             created: info.created,
             first_seq: info.state.first_sequence,

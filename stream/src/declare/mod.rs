@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::connect::Connection;
 pub use compare::Difference;
-pub use spec::{InvalidSize, StreamSpec, parse_size};
+pub use spec::{InvalidSize, StreamPlace, StreamSpec, parse_size};
 
 /// What the headers of one event may take, in bytes: the largest body is this much smaller than the largest message.
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;

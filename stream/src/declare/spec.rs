@@ -42,6 +42,19 @@ pub struct StreamSpec {
     pub max_message: i64,
 }
 
+/// Which stream, for a program that takes it as it is.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stream")]
+pub struct StreamPlace {
+    /// Name of the stream.
+    #[arg(long = "stream", env = "STREAM", value_name = "NAME", default_value = "ANSWERS", value_parser = name)]
+    pub name: String,
+
+    /// First part of all subjects of the stream.
+    #[arg(long = "subject-prefix", env = "SUBJECT_PREFIX", value_name = "SUBJECT", default_value = "answers", value_parser = Subjects::new)]
+    pub subjects: Subjects,
+}
+
 impl Default for StreamSpec {
     fn default() -> Self {
         Self {

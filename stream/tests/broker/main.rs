@@ -3,5 +3,6 @@
 mod append;
 mod consume;
 mod declare;
+mod read;
 mod unreadable;
 mod world;

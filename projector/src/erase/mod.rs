@@ -1,0 +1,176 @@
+//! The command `erase`: forgets a task for good.
+//!
+//! The stream first, so that nothing can bring the rows back: a rebuild has nothing to make them of, and projectors that may have
+//! an event of the task in hand are waited for before ([`hands`]). Then the rows, in one transaction, with the jobs that the
+//! task won given to the best of their other tasks. Run again, it goes on where it was killed.
+
+mod hands;
+mod look;
+mod report;
+
+use std::io;
+use std::process::ExitCode;
+
+use database::{Database, DatabaseError, Trouble};
+use schemas::delivery::TaskId;
+use schemas::event::MsgId;
+use schemas::timestamp::cut_to_microseconds;
+use stream::consume::ApiError;
+use stream::read::ScanError;
+use thiserror::Error;
+
+use crate::config::EraseConfig;
+use crate::print::print;
+use crate::reach::{self, Log, ReachError};
+use crate::removals::{Events, Traces, others, take, traces};
+use crate::statements::{Crowned, crown};
+use hands::Hands;
+use look::{Seen, look};
+use report::{Outcome, Report};
+
+/// Deadlocks and the like are over as soon as one side gives way.
+const MOST_CONTENTIONS: u32 = 5;
+
+/// Why a task was not erased, or not all of it.
+#[derive(Debug, Error)]
+pub enum EraseError {
+    /// Stream or rows cannot be reached.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    /// The stream cannot be looked through.
+    #[error("looking through the stream")]
+    Scan(#[from] ScanError),
+    /// The broker does not let an event be erased. No row was touched.
+    #[error(
+        "erasing event {seq}; does this user of the broker have the right to? With deploy/nats.conf only `eraser` has"
+    )]
+    Event {
+        /// Its sequence.
+        seq: u64,
+        /// What the broker says.
+        source: ApiError,
+    },
+    /// The projectors cannot be asked how far they are.
+    #[error("asking for the consumer of the projectors")]
+    Consumer(#[source] ApiError),
+    /// The tables cannot be changed.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// Standard output cannot be written to.
+    #[error("printing")]
+    Print(#[from] io::Error),
+}
+
+/// Erases the task and says what that was. The exit code is 1 when there is nothing of it, when a projector may have an event
+/// of it in hand so that nothing was touched yet, and when one may have got one in hand meanwhile.
+///
+/// # Errors
+/// When it cannot be erased. What was erased by then stays so; the next run does the rest.
+pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
+    let database = reach::database(&config.reach.rows).await?;
+    let log = reach::stream(&config.reach).await?;
+    let stream = &config.reach.stream.name;
+    let task = &config.task_id;
+    let rules = database
+        .snapshot(async |client| crate::explain::rules(client, stream).await)
+        .await?;
+    let nowhere = events(&log, task, &Seen::default());
+    let before = database
+        .snapshot(async |client| traces(client, task, &nowhere).await)
+        .await?;
+    let seen = look(&log, rules, task, &before.wins, config.mentions).await?;
+    let events = events(&log, task, &seen);
+    let found = database
+        .snapshot(async |client| traces(client, task, &events).await)
+        .await?;
+    let outcome = if seen.events.is_empty() && found.is_empty() {
+        Outcome::Unknown
+    } else if config.dry_run {
+        Outcome::Planned
+    } else {
+        take_away(&config, &log, &database, &events, &seen).await?
+    };
+    let report = Report::new(task, outcome, &seen, found);
+    print(report.text(config.json).as_bytes())?;
+    Ok(match outcome {
+        Outcome::Planned | Outcome::Erased => ExitCode::SUCCESS,
+        Outcome::Unknown | Outcome::Waiting | Outcome::Unsettled => ExitCode::FAILURE,
+    })
+}
+
+async fn take_away(
+    config: &EraseConfig,
+    log: &Log,
+    database: &Database,
+    events: &Events,
+    seen: &Seen,
+) -> Result<Outcome, EraseError> {
+    let seqs: Vec<u64> = seen.events.iter().map(|event| event.seq).collect();
+    let hands = Hands::new(log, config);
+    let Some(before) = hands.empty(&seqs).await? else {
+        return Ok(Outcome::Waiting);
+    };
+    for seq in &seqs {
+        let erased = log.reader.erase(*seq).await;
+        erased.map_err(|source| EraseError::Event { seq: *seq, source })?;
+    }
+    let settled = hands.stayed_empty(before, &seqs).await?;
+    forget(database, &config.task_id, events, seen).await?;
+    Ok(if settled {
+        Outcome::Erased
+    } else {
+        Outcome::Unsettled
+    })
+}
+
+fn events(log: &Log, task: &TaskId, seen: &Seen) -> Events {
+    let own = MsgId::of_task(task).as_str().to_owned();
+    let found = seen.events.iter().filter_map(|event| event.msg_id.clone());
+    Events {
+        stream_created: cut_to_microseconds(log.state.created),
+        seqs: seen
+            .events
+            .iter()
+            .filter_map(|event| i64::try_from(event.seq).ok())
+            .collect(),
+        msg_ids: std::iter::once(own).chain(found).collect(),
+    }
+}
+
+/// Takes the task out of the tables, and gives the jobs that it won to others.
+async fn forget(
+    database: &Database,
+    task: &TaskId,
+    events: &Events,
+    seen: &Seen,
+) -> Result<Traces, DatabaseError> {
+    let mut contentions = 0;
+    loop {
+        let done = database.transaction(async |client, _| {
+            let taken = take(client, task, events).await?;
+            let mut best = seen.contenders.clone();
+            for (job, rank, seq) in others(client, &taken.wins, task).await? {
+                best.offer(&job, rank, seq);
+            }
+            let crowned: Vec<Crowned<'_>> = taken
+                .wins
+                .iter()
+                .filter_map(|job| {
+                    best.of(job).map(|(rank, stream_seq)| Crowned {
+                        job,
+                        rank,
+                        stream_seq,
+                    })
+                })
+                .collect();
+            crown(client, &crowned).await?;
+            Ok::<_, DatabaseError>(taken)
+        });
+        match done.await {
+            Err(error) if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS => {
+                contentions += 1;
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Going through the stream from one sequence to another.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use thiserror::Error;
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::bulk::{Bulk, EVENTS, Served};
+use super::{ReadEvent, Reader};
+use crate::connect::Settings;
+use crate::consume::ApiError;
+
+/// So often in a row nothing may come before the scan is given up.
+const ATTEMPTS: u32 = 12;
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Events read one by one, at once. As many of the largest size are in memory together.
+const AT_ONCE: usize = 8;
+/// After so many direct reads in a row that broke, there are no more of them: this user may have no right to them.
+const MOST_BREAKS: u32 = 3;
+
+/// Goes through a range of sequences once, from its beginning to its end. Sequences that hold nothing are passed over.
+///
+/// It reads many at a time. Where that breaks, over an event that the client cannot read or because this user may not, it reads
+/// one by one, which no event can break and which is an order of magnitude slower.
+#[derive(Debug)]
+pub struct Scan {
+    reader: Reader,
+    settings: Settings,
+    /// The first sequence that was not seen yet.
+    next: u64,
+    last: u64,
+    bulk: Option<Bulk>,
+    /// Up to here events are read one by one.
+    careful_until: u64,
+    breaks: u32,
+}
+
+/// Why a scan did not come to its end.
+#[derive(Debug, Error)]
+pub enum ScanError {
+    /// The broker refuses.
+    #[error("the broker does not give the events from sequence {seq} on: {answer}")]
+    Refused {
+        /// Where it was.
+        seq: u64,
+        /// What the broker says.
+        answer: String,
+    },
+    /// The broker shows less than it holds, for longer than a replica may lag.
+    #[error("the broker does not give the events from sequence {seq} on, and does not say why")]
+    Silent {
+        /// Where it was.
+        seq: u64,
+    },
+    /// The broker cannot be asked.
+    #[error("at sequence {seq}")]
+    Api {
+        /// Where it was.
+        seq: u64,
+        /// What went wrong.
+        source: ApiError,
+    },
+}
+
+impl Scan {
+    pub(super) fn new(reader: &Reader, settings: &Settings, first: u64, last: u64) -> Self {
+        Self {
+            reader: reader.clone(),
+            settings: settings.clone(),
+            next: first.max(1),
+            last,
+            bulk: None,
+            careful_until: 0,
+            breaks: 0,
+        }
+    }
+
+    /// How far it is: every event with a lesser sequence was handed out, or is not there.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// The next events, in order; None at the end. The ones behind them are asked for before these are handed out, so that the
+    /// broker reads while the caller works.
+    pub async fn next(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
+        let mut attempts = 0;
+        while self.next <= self.last {
+            let read = if self.next <= self.careful_until || self.breaks >= MOST_BREAKS {
+                self.one_by_one().await
+            } else {
+                self.many().await
+            };
+            let error = match read {
+                Ok(Some(events)) if events.is_empty() => continue,
+                Ok(Some(events)) => return Ok(Some(events)),
+                Ok(None) => ScanError::Silent { seq: self.next },
+                Err(error @ ScanError::Refused { .. }) => return Err(error),
+                Err(error) => error,
+            };
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(error);
+            }
+            debug!(%error, "trying on");
+            sleep(PAUSE).await;
+        }
+        Ok(None)
+    }
+
+    /// One direct read. Nothing in it means that it is settled where to go on; None, that it is not, and may be in a moment.
+    async fn many(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
+        if self.bulk.is_none() {
+            self.bulk = Bulk::open(&self.settings, self.reader.stream()).await;
+        }
+        let Some(bulk) = &mut self.bulk else {
+            self.broke();
+            return Ok(Some(Vec::new()));
+        };
+        bulk.ask(self.next, self.last).await;
+        let mut events = Vec::new();
+        let served = bulk.receive(&mut events).await;
+        events.retain(|event| (self.next..=self.last).contains(&event.seq));
+        if let Some(event) = events.last() {
+            self.next = event.seq + 1;
+            self.breaks = 0;
+            if self.next <= self.last && !matches!(served, Served::Broken) {
+                bulk.ask(self.next, self.last).await;
+            }
+        }
+        match served {
+            Served::Whole | Served::Nothing if events.is_empty() => {
+                // A replica may know less than the leader.
+                let (first, last) = (self.next, self.last);
+                let holds = self.reader.holds(first, last).await;
+                if holds.map_err(|source| ScanError::Api { seq: first, source })? {
+                    return Ok(None);
+                }
+                self.next = last.saturating_add(1);
+            }
+            Served::Whole | Served::Nothing => {}
+            Served::Broken => self.broke(),
+            Served::Refused(answer) if events.is_empty() => {
+                return Err(ScanError::Refused {
+                    seq: self.next,
+                    answer,
+                });
+            }
+            Served::Refused(_) => {}
+        }
+        Ok(Some(events))
+    }
+
+    fn broke(&mut self) {
+        self.breaks += 1;
+        self.bulk = None;
+        self.careful_until = self.next.saturating_add(EVENTS - 1);
+    }
+
+    /// As many as one direct read would have given.
+    async fn one_by_one(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
+        let (first, last) = (
+            self.next,
+            self.last.min(self.next.saturating_add(EVENTS / 10 - 1)),
+        );
+        let reader = &self.reader;
+        let read = stream::iter(first..=last)
+            .map(async |seq| {
+                let event = reader.event(seq).await;
+                event.map_err(|source| ScanError::Api { seq, source })
+            })
+            .buffered(AT_ONCE);
+        let events: Vec<Option<ReadEvent>> = read.try_collect().await?;
+        self.next = last + 1;
+        Ok(Some(events.into_iter().flatten().collect()))
+    }
+}

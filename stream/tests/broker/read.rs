@@ -1,0 +1,139 @@
+//! Reading the stream without a consumer.
+
+use std::ops::RangeInclusive;
+
+use sandbox::servers::publish_bytes;
+use stream::append::Mode;
+use stream::connect::Settings;
+use stream::{ReadEvent, Reader, UnreadableHeaders};
+
+use crate::consume::fill;
+use crate::world::{World, completed, mode};
+
+fn reader(world: &World) -> Reader {
+    Reader::new(&world.connection, world.declared.name())
+}
+
+async fn scan(world: &World, range: RangeInclusive<u64>) -> Vec<ReadEvent> {
+    let settings = Settings::for_url(world.server.url());
+    let mut scan = reader(world).scan(&settings, *range.start(), *range.end());
+    let mut all = Vec::new();
+    while let Some(events) = scan.next().await.expect("the broker gives all of it") {
+        assert!(scan.position() > events.last().expect("never empty").seq);
+        all.extend(events);
+    }
+    all
+}
+
+fn seqs(events: &[ReadEvent]) -> Vec<u64> {
+    events.iter().map(|event| event.seq).collect()
+}
+
+#[tokio::test]
+async fn a_scan_gives_every_event_of_its_range_in_order_as_it_was_stored() {
+    let world = World::start().await;
+    fill(&world, 0..2_500).await;
+    let all = scan(&world, 1..=2_500).await;
+    assert_eq!(seqs(&all), (1..=2_500).collect::<Vec<_>>());
+    assert_eq!(
+        seqs(&scan(&world, 1_200..=1_300).await),
+        (1_200..=1_300).collect::<Vec<_>>()
+    );
+    let (id, body) = world.stored(1_234).await.expect("it is there");
+    let event = &all[1_233];
+    assert_eq!((event.msg_id(), &event.body), (Some(id.as_str()), &body));
+    assert!(event.subject.starts_with("answers."), "{event:?}");
+    let one = reader(&world).event(1_234).await.unwrap().unwrap();
+    assert_eq!(
+        (one.subject, one.body, one.time),
+        (event.subject.clone(), body, event.time)
+    );
+    assert!(reader(&world).event(2_501).await.unwrap().is_none());
+    assert!(scan(&world, 2_501..=9_999).await.is_empty());
+}
+
+#[tokio::test]
+async fn sequences_that_hold_nothing_are_passed_over() {
+    let world = World::start().await;
+    fill(&world, 0..3_000).await;
+    let stream = world.stream().await;
+    stream.purge().sequence(101).await.unwrap(); // keeps 101 and what is behind it
+    let holes = [101, 500, 1_101, 1_102, 3_000];
+    for seq in holes {
+        assert!(reader(&world).erase(seq).await.unwrap());
+        assert!(!reader(&world).erase(seq).await.unwrap());
+    }
+    let expected: Vec<u64> = (101..=3_000).filter(|seq| !holes.contains(seq)).collect();
+    assert_eq!(seqs(&scan(&world, 1..=3_000).await), expected);
+    assert!(scan(&world, 1_101..=1_102).await.is_empty());
+}
+
+#[tokio::test]
+async fn events_of_the_largest_size_are_read() {
+    let world = World::start().await;
+    let appender = world.appender(&mode(Mode::Plain)).await;
+    for task in ["a", "b", "c"] {
+        appender
+            .append(completed(task, &"x".repeat(7 << 20)))
+            .await
+            .unwrap();
+    }
+    fill(&world, 0..10).await;
+    let all = scan(&world, 1..=13).await;
+    assert_eq!(seqs(&all), (1..=13).collect::<Vec<_>>());
+    assert!(all[1].body.len() > 7 << 20);
+}
+
+/// Over such headers the client ends its connection, and over the last of them itself.
+#[tokio::test]
+async fn no_stored_message_ends_a_scan() {
+    let world = World::start().await;
+    let blocks: [(&[u8], UnreadableHeaders); 3] = [
+        (b"NATS/1.0\r\nname: \xff\r\n\r\n", UnreadableHeaders::NotUtf8),
+        (b"NATS/1.0\r\nno colon\r\n\r\n", UnreadableHeaders::Line),
+        (b"NATS/1.0\r\nname: a\rb\r\n\r\n", UnreadableHeaders::Value),
+    ];
+    let mut expected = Vec::new();
+    for (number, (headers, why)) in blocks.into_iter().enumerate() {
+        fill(&world, number * 1_200..(number + 1) * 1_200).await;
+        let stored = publish_bytes(world.server.addr(), None, b"answers.quarantine", headers, b"odd").await;
+        expected.push((stored.unwrap(), why));
+    }
+    fill(&world, 3_600..3_700).await;
+    let last = world.last_seq().await;
+    let all = scan(&world, 1..=last).await;
+    assert_eq!(seqs(&all), (1..=last).collect::<Vec<_>>());
+    let odd: Vec<_> = all
+        .iter()
+        .filter_map(|event| Some((event.seq, event.unreadable?)))
+        .collect();
+    assert_eq!(odd, expected);
+    assert_eq!(all[1_200].body, "odd");
+    assert_eq!(
+        world.connection.connects(),
+        1,
+        "the other connection was not touched"
+    );
+}
+
+/// As with a user who may read single messages only.
+#[tokio::test]
+async fn without_direct_reads_a_scan_takes_longer_and_gives_the_same() {
+    let world = World::start().await;
+    fill(&world, 0..250).await;
+    world.reconfigure(|config| config.allow_direct = false).await;
+    assert_eq!(seqs(&scan(&world, 1..=250).await), (1..=250).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_broker_that_restarts_in_the_middle_of_a_scan_costs_nothing_but_time() {
+    let mut world = World::start().await;
+    fill(&world, 0..3_000).await;
+    let mut scan = reader(&world).scan(&Settings::for_url(world.server.url()), 1, 3_000);
+    let mut all = seqs(&scan.next().await.unwrap().unwrap());
+    world.server.restart().await;
+    while let Some(events) = scan.next().await.expect("the broker is back") {
+        all.extend(seqs(&events));
+    }
+    assert_eq!(all, (1..=3_000).collect::<Vec<_>>());
+}
