@@ -3,10 +3,10 @@
 use std::{path::Path, process::Command};
 
 use async_nats::{
-    ConnectErrorKind, ConnectOptions,
+    ConnectErrorKind, ConnectOptions, StatusCode,
     jetstream::{context::PublishErrorKind, stream::Config},
 };
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
 use crate::{
     ROOT, SOON,
@@ -87,6 +87,39 @@ async fn a_projector_owns_its_durable_and_reads_the_stream() {
     projector.consumer("projector", "").await;
     log.direct_get(1).await.unwrap();
     log.get_raw_message(1).await.unwrap();
+}
+
+/// As explain does: nothing is made for it on the broker, and nothing is left there.
+#[tokio::test]
+async fn a_projector_reads_many_events_with_one_request() {
+    let broker = Broker::start().await;
+    broker.with_events().await;
+    let projector = broker.user("projector").await;
+    let mut answers = projector.client.subscribe("answers-of-a-read").await.unwrap();
+    let request = projector.client.publish_with_reply(
+        format!("{API}.DIRECT.GET.ANSWERS"),
+        "answers-of-a-read",
+        r#"{"seq":1,"batch":100}"#.into(),
+    );
+    request.await.unwrap();
+    let mut read = Vec::new();
+    loop {
+        let answer = tokio::time::timeout(SOON, answers.next()).await.unwrap().unwrap();
+        if answer.status == Some(StatusCode::from_u16(204).unwrap()) {
+            break;
+        }
+        read.push(answer.payload);
+    }
+    assert_eq!(
+        read,
+        [
+            "answers.result.completed",
+            "answers.nonfinal",
+            "answers.quarantine"
+        ]
+    );
+    let log = projector.jetstream.get_stream("ANSWERS").await.unwrap();
+    assert_eq!(log.cached_info().state.consumer_count, 0);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use sandbox::eventually;
 use schemas::event::{Source, Trace, Via, classify};
 use stream::{
-    AppendSettings, Appended, Appender, StreamSpec,
+    AppendSettings, Appended, Appender, Reader, StreamSpec,
     append::{Metrics, Mode},
     connect::Settings,
     consume::{ConsumerSpec, Start, Steward},
@@ -18,14 +18,14 @@ use crate::{
 #[tokio::test]
 async fn what_the_services_do_with_the_stream_is_within_their_rights() {
     let broker = Broker::start().await;
-    let connect = async |user: &str| {
+    let settings_of = |user: &str| {
         let settings = Settings {
             api_prefix: API.to_owned(),
             ..Settings::for_url(broker.server().url())
         };
-        let settings = settings.with_user(user, broker.password(user));
-        stream::connect::connect(&settings, user).await.unwrap()
+        settings.with_user(user, broker.password(user))
     };
+    let connect = async |user: &str| stream::connect::connect(&settings_of(user), user).await.unwrap();
     let (ingress, projector, reconciler) = (
         connect("ingress").await,
         connect("projector").await,
@@ -90,6 +90,31 @@ async fn what_the_services_do_with_the_stream_is_within_their_rights() {
     assert!(steward.create(Start::After(99), "again").await.unwrap());
     let mut consumer = steward.attach().await.unwrap();
     assert_eq!(consumer.fetch(40, 1 << 20, SOON).await.unwrap()[0].seq, 100);
+
+    let floor = Reader::new(&projector, "ANSWERS")
+        .floor_under("projector", |claim| claim == "again")
+        .await;
+    assert_eq!(floor.unwrap(), Some(99));
+
+    // Going through the stream, as verify, rebuild and erase do: with a consumer for as long as it takes.
+    let more = futures_util::future::join_all((100..2_500).map(|n| appended.append(event(n)))).await;
+    assert!(more.iter().all(Result::is_ok), "{more:?}");
+    for user in ["projector", "eraser"] {
+        let connection = connect(user).await;
+        let stream = connection.jetstream.get_stream("ANSWERS").await.unwrap();
+        let consumers = async || stream.get_info().await.unwrap().state.consumer_count;
+        let before = consumers().await;
+        let mut scan = Reader::new(&connection, "ANSWERS").scan(&settings_of(user), 1, 2_500);
+        let mut seqs = Vec::new();
+        while let Some(events) = scan.next().await.unwrap() {
+            if seqs.is_empty() {
+                assert_eq!(consumers().await, before + 1, "{user}");
+            }
+            seqs.extend(events.iter().map(|event| event.seq));
+        }
+        assert_eq!(seqs, (1..=2_500).collect::<Vec<u64>>(), "{user}");
+        assert_eq!(consumers().await, before, "{user}");
+    }
 }
 
 fn event(number: u32) -> schemas::event::Event {

@@ -93,7 +93,7 @@ impl Api {
     }
 
     /// Creates the consumer; None when there is one that is configured otherwise.
-    pub(super) async fn create(&self, config: &Config) -> Result<Option<Info>, ApiError> {
+    pub(crate) async fn create(&self, config: &Config) -> Result<Option<Info>, ApiError> {
         let mut attempts = 0;
         loop {
             match self.put(config, "create").await {
@@ -136,7 +136,7 @@ impl Api {
     }
 
     /// Deletes the consumer; it may be gone already.
-    pub(super) async fn delete(&self) -> Result<(), ApiError> {
+    pub(crate) async fn delete(&self) -> Result<(), ApiError> {
         let subject = format!("CONSUMER.DELETE.{}.{}", self.stream, self.durable);
         match self.ask::<Empty>(subject, &json!({})).await {
             Ok(Empty {}) => Ok(()),

@@ -125,14 +125,21 @@ impl Acker {
 /// What the subject for the acknowledgment says:
 /// `$JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<seq>.<consumer seq>.<nanoseconds>.<pending>[.<token>]`.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
-    delivered: u64,
-    seq: u64,
-    time: OffsetDateTime,
+pub(crate) struct Place {
+    /// How often it was delivered by now.
+    pub(crate) delivered: u64,
+    /// On the stream.
+    pub(crate) seq: u64,
+    /// Among the deliveries of the consumer.
+    pub(crate) consumer_seq: u64,
+    /// When the stream took it.
+    pub(crate) time: OffsetDateTime,
+    /// How many events are left to be delivered.
+    pub(crate) pending: u64,
 }
 
 impl Place {
-    fn read(reply: &str) -> Option<Self> {
+    pub(crate) fn read(reply: &str) -> Option<Self> {
         let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
         let numbers = match tokens.len() {
             7 => &tokens[2..],
@@ -142,7 +149,9 @@ impl Place {
         Some(Self {
             delivered: numbers[0].parse().ok()?,
             seq: numbers[1].parse().ok()?,
+            consumer_seq: numbers[2].parse().ok()?,
             time: OffsetDateTime::from_unix_timestamp_nanos(numbers[3].parse().ok()?).ok()?,
+            pending: numbers[4].parse().ok()?,
         })
     }
 }
@@ -157,7 +166,9 @@ mod tests {
         let place = Some(Place {
             delivered: 2,
             seq: 17,
+            consumer_seq: 9,
             time,
+            pending: 0,
         });
         assert_eq!(Place::read("$JS.ACK.S.C.2.17.9.1796047220260703234.0"), place);
         assert_eq!(

@@ -20,9 +20,11 @@ use time::OffsetDateTime;
 use crate::connect::Connection;
 pub(crate) use api::Api;
 pub use api::ApiError;
+pub(crate) use event::Place;
 pub use event::{Acker, StoredEvent};
 use lost::Lost;
 pub use spec::{ConsumerSpec, Start, consumer_name};
+pub(crate) use steward::CLAIM_KEY;
 pub use steward::{Found, Steward};
 
 /// A durable consumer that this process pulls from; [`Steward::attach`] gives one.

@@ -13,7 +13,7 @@ use crate::declare::{Declared, HEADER_ALLOWANCE};
 
 /// What acknowledgments to a consumer are worth is known to the program that gives them. It can leave a word about that
 /// with the consumer, under this key.
-const CLAIM_KEY: &str = "answerlog.claim";
+pub(crate) const CLAIM_KEY: &str = "answerlog.claim";
 
 /// Looks after one durable consumer, and never makes or changes it unasked. Clones look after the same one.
 #[derive(Clone, Debug)]

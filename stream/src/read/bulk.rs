@@ -10,14 +10,14 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::ReadEvent;
-use crate::connect::{Connection, Settings, connect};
+use crate::connect::{self, Connection, Settings};
 
 /// Most events that one request asks for.
 pub(super) const EVENTS: u64 = 1_000;
 /// Most bytes that one request asks for; one event of any size always comes.
-const BYTES: u64 = 8 << 20;
+pub(super) const BYTES: usize = 8 << 20;
 /// How long the broker may be silent, at the beginning and in the middle of an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection for direct reads, with at most one request under way.
 #[derive(Debug)]
@@ -48,10 +48,7 @@ pub(super) enum Served {
 impl Bulk {
     /// None when there is no broker.
     pub(super) async fn open(settings: &Settings, stream: &str) -> Option<Self> {
-        let connecting = connect(settings, "reading the stream");
-        let connection = timeout(PATIENCE, connecting).await.ok()?.ok()?;
-        let inbox = connection.client.new_inbox();
-        let answers = connection.client.subscribe(format!("{inbox}.*")).await.ok()?;
+        let (connection, inbox, answers) = connect(settings).await?;
         Some(Self {
             connects: connection.connects(),
             subject: connection.api(&format!("DIRECT.GET.{stream}")),
@@ -96,18 +93,32 @@ impl Bulk {
                 }
                 () = sleep(PATIENCE) => return Served::Broken,
             };
-            let Some(message) = message else {
+            let Some(mut message) = message else {
                 return Served::Broken;
             };
             if message.subject.as_str() != reply {
                 continue;
             }
-            match ReadEvent::of_answer(message.clone()) {
+            match ReadEvent::of_answer(&mut message) {
                 Some(event) => events.push(event),
                 None => return served(&message),
             }
         }
     }
+}
+
+/// A connection of one's own, and a subscription to `<inbox>.*` on it; None when there is no broker.
+pub(super) async fn connect(settings: &Settings) -> Option<(Connection, String, Subscriber)> {
+    let connecting = async {
+        let connection = connect::connect(settings, "reading the stream").await.ok()?;
+        // The client says so a moment later; until then it would look like one that was made anew.
+        connection.made_after(0).await;
+        Some(connection)
+    };
+    let connection = timeout(PATIENCE, connecting).await.ok()??;
+    let inbox = connection.client.new_inbox();
+    let answers = connection.client.subscribe(format!("{inbox}.*")).await.ok()?;
+    Some((connection, inbox, answers))
 }
 
 /// What a word of the broker's says about the request.

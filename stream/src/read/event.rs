@@ -7,6 +7,7 @@ use schemas::event::header;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::consume::Place;
 use crate::stored::{Stored, UnreadableHeaders};
 
 /// An event as the stream holds it.
@@ -54,21 +55,38 @@ impl ReadEvent {
         }
     }
 
-    /// Reads an answer to a direct read; None when it is none.
-    pub(super) fn of_answer(message: Message) -> Option<Self> {
-        let headers = message.headers?;
-        let seq = own(&headers, NATS_SEQUENCE)?.parse().ok()?;
-        let time = OffsetDateTime::parse(own(&headers, NATS_TIME_STAMP)?, &Rfc3339).ok()?;
-        let subject = own(&headers, NATS_SUBJECT)?.to_owned();
-        Some(Self {
-            subject,
-            headers,
+    /// An event that a consumer delivered.
+    pub(super) fn of_delivery(message: Message, place: &Place) -> Self {
+        Self {
+            subject: message.subject.as_str().to_owned(),
+            headers: message.headers.unwrap_or_default(),
             unreadable: None,
             body: message.payload,
+            seq: place.seq,
+            time: place.time,
+        }
+    }
+
+    /// Takes the event out of an answer to a direct read; None when it holds none, and then it stays as it is.
+    pub(super) fn of_answer(message: &mut Message) -> Option<Self> {
+        let (subject, seq, time) = message.headers.as_ref().and_then(place)?;
+        Some(Self {
+            subject,
+            headers: message.headers.take().unwrap_or_default(),
+            unreadable: None,
+            body: std::mem::take(&mut message.payload),
             seq,
             time,
         })
     }
+}
+
+/// Subject, sequence and time that the broker gives an event that it answers with.
+fn place(headers: &HeaderMap) -> Option<(String, u64, OffsetDateTime)> {
+    let subject = own(headers, NATS_SUBJECT)?.to_owned();
+    let seq = own(headers, NATS_SEQUENCE)?.parse().ok()?;
+    let time = OffsetDateTime::parse(own(headers, NATS_TIME_STAMP)?, &Rfc3339).ok()?;
+    Some((subject, seq, time))
 }
 
 /// A header that the broker adds to those of the event: behind them, so that of several the last one is the broker's, and
@@ -96,7 +114,7 @@ mod tests {
             headers.append(name.clone(), forged);
             headers.append(name, real);
         }
-        let message = Message {
+        let mut message = Message {
             subject: "_INBOX.1".into(),
             reply: None,
             payload: Bytes::from_static(b"body"),
@@ -105,7 +123,7 @@ mod tests {
             description: None,
             length: 0,
         };
-        let event = ReadEvent::of_answer(message).unwrap();
+        let event = ReadEvent::of_answer(&mut message).unwrap();
         assert_eq!((event.seq, event.subject.as_str()), (12, "answers.nonfinal"));
         assert_eq!(event.time.nanosecond(), 123_456_789);
     }

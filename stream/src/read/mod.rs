@@ -1,18 +1,21 @@
 //! Reading what the stream holds, for whoever wants to know rather than to consume: one event by its sequence, or all of
 //! them; and taking one off it for good.
 //!
-//! Nothing here makes a consumer, so nothing is left behind on the broker, and reading takes no rights beyond those of
-//! reading back a single event.
+//! Nothing is left behind on the broker: who reads much has a consumer for as long as that takes, and who has no right to one,
+//! or to direct reads, reads more slowly.
 
 mod bulk;
+mod delivered;
 mod event;
 mod scan;
+mod source;
 
+use async_nats::jetstream::consumer::Info;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::connect::{Connection, Settings};
-use crate::consume::{Api, ApiError, Progress, StreamState};
+use crate::consume::{Api, ApiError, CLAIM_KEY, Progress, StreamState};
 pub use event::ReadEvent;
 pub use scan::{Scan, ScanError};
 
@@ -69,6 +72,27 @@ impl Reader {
             ..self.api.clone()
         };
         Ok(api.info().await?.as_ref().map(Progress::of))
+    }
+
+    /// Up to which event everything is acknowledged to a durable consumer, when its acknowledgments stand for what `ours`
+    /// recognises as the claim they should stand for.
+    pub async fn floor_under(
+        &self,
+        durable: &str,
+        ours: impl Fn(&str) -> bool,
+    ) -> Result<Option<u64>, ApiError> {
+        let api = Api {
+            durable: durable.to_owned(),
+            ..self.api.clone()
+        };
+        let info = api.info().await?;
+        let stands = |info: &Info| {
+            info.config
+                .metadata
+                .get(CLAIM_KEY)
+                .is_some_and(|claim| ours(claim))
+        };
+        Ok(info.filter(stands).map(|info| info.ack_floor.stream_sequence))
     }
 
     /// Takes an event off the stream and overwrites its bytes where they lie; false when there is none, or none any more. It

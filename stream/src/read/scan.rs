@@ -7,7 +7,8 @@ use thiserror::Error;
 use tokio::time::sleep;
 use tracing::debug;
 
-use super::bulk::{Bulk, EVENTS, Served};
+use super::bulk::{EVENTS, Served};
+use super::source::{Source, Ways};
 use super::{ReadEvent, Reader};
 use crate::connect::Settings;
 use crate::consume::ApiError;
@@ -32,7 +33,8 @@ pub struct Scan {
     /// The first sequence that was not seen yet.
     next: u64,
     last: u64,
-    bulk: Option<Bulk>,
+    source: Option<Source>,
+    ways: Ways,
     /// Up to here events are read one by one.
     careful_until: u64,
     breaks: u32,
@@ -72,7 +74,8 @@ impl Scan {
             settings: settings.clone(),
             next: first.max(1),
             last,
-            bulk: None,
+            source: None,
+            ways: Ways::default(),
             careful_until: 0,
             breaks: 0,
         }
@@ -107,27 +110,27 @@ impl Scan {
             debug!(%error, "trying on");
             sleep(PAUSE).await;
         }
+        if let Some(source) = self.source.take() {
+            source.close().await;
+        }
         Ok(None)
     }
 
-    /// One direct read. Nothing in it means that it is settled where to go on; None, that it is not, and may be in a moment.
+    /// Some of many. Nothing in it means that it is settled where to go on; None, that it is not, and may be in a moment.
     async fn many(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
-        if self.bulk.is_none() {
-            self.bulk = Bulk::open(&self.settings, self.reader.stream()).await;
-        }
-        let Some(bulk) = &mut self.bulk else {
-            self.broke();
+        self.choose().await;
+        let Some(source) = &mut self.source else {
+            self.broke(false).await;
             return Ok(Some(Vec::new()));
         };
-        bulk.ask(self.next, self.last).await;
         let mut events = Vec::new();
-        let served = bulk.receive(&mut events).await;
+        let served = source.receive(self.next, self.last, &mut events).await;
         events.retain(|event| (self.next..=self.last).contains(&event.seq));
         if let Some(event) = events.last() {
             self.next = event.seq + 1;
             self.breaks = 0;
             if self.next <= self.last && !matches!(served, Served::Broken) {
-                bulk.ask(self.next, self.last).await;
+                source.look_ahead(self.next, self.last).await;
             }
         }
         match served {
@@ -141,7 +144,7 @@ impl Scan {
                 self.next = last.saturating_add(1);
             }
             Served::Whole | Served::Nothing => {}
-            Served::Broken => self.broke(),
+            Served::Broken => self.broke(!events.is_empty()).await,
             Served::Refused(answer) if events.is_empty() => {
                 return Err(ScanError::Refused {
                     seq: self.next,
@@ -153,10 +156,28 @@ impl Scan {
         Ok(Some(events))
     }
 
-    fn broke(&mut self) {
+    async fn choose(&mut self) {
+        let (reader, settings) = (&self.reader, &self.settings);
+        match &self.source {
+            None => self.source = self.ways.open(reader, settings, self.next, self.last).await,
+            Some(Source::Direct(_)) => {
+                if let Some(delivery) = self.ways.delivery(reader, settings, self.next, self.last).await {
+                    self.source = Some(Source::Delivery(delivery));
+                }
+            }
+            Some(Source::Delivery(_)) => {}
+        }
+    }
+
+    async fn broke(&mut self, with_events: bool) {
         self.breaks += 1;
-        self.bulk = None;
         self.careful_until = self.next.saturating_add(EVENTS - 1);
+        if let Some(source) = self.source.take() {
+            if matches!(source, Source::Delivery(_)) {
+                self.ways.broke(with_events);
+            }
+            source.close().await;
+        }
     }
 
     /// As many as one direct read would have given.

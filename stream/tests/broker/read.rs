@@ -53,6 +53,50 @@ async fn a_scan_gives_every_event_of_its_range_in_order_as_it_was_stored() {
 }
 
 #[tokio::test]
+async fn a_long_scan_has_the_events_delivered_and_leaves_nothing_behind() {
+    let world = World::start().await;
+    fill(&world, 0..3_000).await;
+    let stream = world.stream().await;
+    let consumers = async || stream.get_info().await.unwrap().state.consumer_count;
+    let mut long = reader(&world).scan(&Settings::for_url(world.server.url()), 1, 2_900);
+    let mut all = seqs(&long.next().await.unwrap().unwrap());
+    assert_eq!((all.len(), consumers().await), (1_000, 1));
+    // A second one at the same time reads in another way.
+    assert_eq!(
+        seqs(&scan(&world, 1..=3_000).await),
+        (1..=3_000).collect::<Vec<_>>()
+    );
+    fill(&world, 3_000..3_010).await;
+    let mut last = 0;
+    while let Some(events) = long.next().await.unwrap() {
+        last = events.len();
+        all.extend(seqs(&events));
+    }
+    assert_eq!(last, 900, "it broke on the way, and was gone on with one by one");
+    assert_eq!(all, (1..=2_900).collect::<Vec<_>>());
+    assert_eq!(consumers().await, 0);
+}
+
+#[tokio::test]
+async fn events_taken_off_while_a_scan_comes_to_them_do_not_stop_it() {
+    let world = World::start().await;
+    fill(&world, 0..4_000).await;
+    let mut long = reader(&world).scan(&Settings::for_url(world.server.url()), 1, 4_000);
+    let mut all = seqs(&long.next().await.unwrap().unwrap());
+    let stream = world.stream().await;
+    stream.purge().sequence(3_900).await.unwrap();
+    for seq in [3_999, 4_000] {
+        assert!(reader(&world).erase(seq).await.unwrap());
+    }
+    while let Some(events) = long.next().await.unwrap() {
+        all.extend(seqs(&events));
+    }
+    assert!(all.is_sorted(), "{all:?}");
+    assert!((3_900..=3_998).all(|seq| all.contains(&seq)));
+    assert_eq!(long.position(), 4_001);
+}
+
+#[tokio::test]
 async fn sequences_that_hold_nothing_are_passed_over() {
     let world = World::start().await;
     fill(&world, 0..3_000).await;
