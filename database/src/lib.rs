@@ -9,10 +9,12 @@ mod args;
 mod error;
 mod fit;
 mod pool;
+mod session;
 mod tls;
 
 pub use args::{DatabaseArgs, LoadArgs, Target};
 pub use error::{DatabaseError, Said, Trouble};
 pub use fit::{FitError, Unfit, check, check_from};
 pub use pool::{Database, Life, Limits};
+pub use session::{Session, SessionError};
 pub use tls::Connector;

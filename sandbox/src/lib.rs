@@ -7,6 +7,7 @@ pub mod clock;
 pub mod demo;
 pub mod eventually;
 pub mod faults;
+pub mod fill;
 pub mod program;
 pub mod provider;
 pub mod runner;
