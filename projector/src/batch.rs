@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use schemas::event::Received;
 use stream::StoredEvent;
 
 use crate::decode::{Decoded, Decoder, Message};
@@ -26,16 +25,7 @@ impl Batch {
     /// Reads the messages. Takes processor time: not for a thread that serves others.
     pub fn decode(decoder: &Decoder, events: Vec<StoredEvent>) -> Self {
         let items = events.into_iter().map(|event| {
-            let headers = Received::from_headers(event.header_pairs());
-            let decoded = decoder.decode(Message {
-                subject: event.subject.clone(),
-                msg_id: headers.msg_id,
-                via: headers.via,
-                unreadable: event.unreadable,
-                seq: event.seq,
-                time: event.time,
-                body: event.body.clone(),
-            });
+            let decoded = decoder.decode(Message::of(&event));
             Item { event, decoded }
         });
         Self(Arc::new(items.collect()))

@@ -16,13 +16,14 @@
 
 use schemas::job_key::Rules;
 use schemas::timestamp::cut_to_microseconds;
-use stream::consume::{ApiError, Start, Steward, StreamState};
+use stream::consume::{ApiError, Progress, Start, Steward, StreamState};
 use thiserror::Error;
 use time::OffsetDateTime;
 use tracing::{info, warn};
 
 use crate::fit::{FitError, Unfit};
-use crate::remembered::{Remembered, remember};
+use crate::mismatch::Mismatch;
+use crate::remembered::remember;
 use database::DatabaseError;
 use database::{Database, Life};
 
@@ -88,6 +89,16 @@ impl From<FitError> for ClaimError {
     }
 }
 
+/// How many events may come again without need before that is put right. The broker writes acknowledgments down a moment after
+/// it has them, so a restart brings some hundreds back; those are projected again sooner than a consumer is made.
+const WORTH_A_NEW_CONSUMER: u64 = 10_000;
+
+/// Whether the consumer is about to deliver what this database is known to hold up to `floor`: the broker has lost
+/// acknowledgments, or a rebuild was faster.
+pub fn is_behind(consumer: &Progress, floor: u64) -> bool {
+    consumer.ack_floor.saturating_add(WORTH_A_NEW_CONSUMER) < floor
+}
+
 /// Makes sure that the consumer exists and that its acknowledgments stand for this database as it is now.
 ///
 /// # Errors
@@ -106,7 +117,10 @@ pub async fn claim(
             let row = remember(client, steward.stream(), created, rules).await?;
             // Asked again under the lock: the floor may have been raised past the end that was seen before.
             let stream = stream_state(steward).await?;
-            let mismatch = mismatch(steward, &stream, &row).await?;
+            let at_floor = async |seq| steward.message_id(seq).await;
+            let mismatch = Mismatch::of(&stream, &row, at_floor)
+                .await?
+                .map(|it| it.to_string());
             let claim = Claim {
                 life: life.clone(),
                 stream_created: stream.created,
@@ -129,37 +143,6 @@ async fn stream_state(steward: &Steward) -> Result<StreamState, ClaimError> {
     state.ok_or_else(|| ClaimError::NoStream(steward.stream().to_owned()))
 }
 
-/// Whether the stream is another than the one that the rows came from, in words for an operator.
-async fn mismatch(
-    steward: &Steward,
-    stream: &StreamState,
-    row: &Remembered,
-) -> Result<Option<String>, ApiError> {
-    if row.stream_created != cut_to_microseconds(stream.created) {
-        return Ok(Some(format!(
-            "the rows came from a stream created at {}, and this one was created at {}",
-            row.stream_created, stream.created
-        )));
-    }
-    if stream.last_seq < row.floor {
-        return Ok(Some(format!(
-            "the rows reach to sequence {}, and the stream ends at {}: it has lost its end",
-            row.floor, stream.last_seq
-        )));
-    }
-    if row.floor > 0
-        && let Some(expected) = &row.floor_msg_id
-        && let Some(found) = steward.message_id(row.floor).await?
-        && found != *expected
-    {
-        return Ok(Some(format!(
-            "at sequence {} the stream holds another message than the rows came from: it has lost its end and grown a new one",
-            row.floor
-        )));
-    }
-    Ok(None)
-}
-
 /// Lets the consumer be as it is when its claim is the right one; else makes it anew.
 async fn start(
     steward: &Steward,
@@ -167,11 +150,18 @@ async fn start(
     new_database: bool,
     settings: Settings,
 ) -> Result<Claimed, ClaimError> {
+    // With a wrong stream no sequence in the database means anything.
+    let floor = if claim.stream_mismatch.is_none() {
+        claim.floor
+    } else {
+        0
+    };
     let found = steward.find().await?;
     if let Some(found) = &found
         && found.claim.as_ref() == Some(&claim.text)
         && found.skipping.is_empty()
         && !new_database
+        && !is_behind(&found.progress, floor)
     {
         if settings == Settings::Ours && !found.changeable.is_empty() {
             let fields = found.changeable.join(", ");
@@ -180,12 +170,6 @@ async fn start(
         }
         return Ok(Claimed::Held);
     }
-    // With a wrong stream no sequence in the database means anything.
-    let floor = if claim.stream_mismatch.is_none() {
-        claim.floor
-    } else {
-        0
-    };
     match found {
         None => info!("there is no consumer yet; projecting starts after sequence {floor}"),
         Some(found) => {
@@ -198,6 +182,10 @@ async fn start(
                 Some(_) if new_database => {
                     info!("the database knows nothing of this stream; projecting all of it")
                 }
+                Some(text) if *text == claim.text && is_behind(&found.progress, floor) => warn!(
+                    consumer.floor = found.progress.ack_floor,
+                    "the consumer is far behind what the database holds; it is made anew, and projecting goes on after sequence {floor}"
+                ),
                 Some(text) if *text == claim.text => warn!(
                     fields,
                     "somebody changed the consumer; it is made anew, and projecting goes on after sequence {floor}"

@@ -70,6 +70,8 @@ enum AttemptError {
     Database(#[from] DatabaseError),
     #[error("the database is not the one that the consumer's acknowledgments stand for")]
     OtherLife,
+    #[error("the rows are made under other rules now")]
+    OtherRules,
 }
 
 impl Committer {
@@ -190,7 +192,7 @@ impl Committer {
             self.session.conditions.progress.beat();
             let trouble = match &error {
                 AttemptError::Database(error) => error.trouble(),
-                AttemptError::OtherLife => Trouble::Outage,
+                AttemptError::OtherLife | AttemptError::OtherRules => Trouble::Outage,
             };
             match (trouble, error) {
                 (Trouble::Data, AttemptError::Database(error)) => return Placed::Refused(error),
@@ -240,7 +242,11 @@ impl Committer {
                 return Err(AttemptError::OtherLife);
             }
             let created = cut_to_microseconds(claim.stream_created);
-            Ok(statements::apply(client, created, &folded).await?)
+            let changed = statements::apply(client, created, &folded).await?;
+            if !self.session.rules_stand(client).await? {
+                return Err(AttemptError::OtherRules);
+            }
+            Ok(changed)
         });
         let changed = committed.await?;
         Ok((changed, claim))

@@ -13,7 +13,7 @@ use schemas::event::{Fact, Received, Subjects, Via, check_other, check_result, i
 use schemas::job_key::{Rules, job_key};
 use schemas::timestamp::cut_to_microseconds;
 use schemas::winner::{Provenance, TaskRank};
-use stream::{ReadEvent, UnreadableHeaders};
+use stream::{ReadEvent, StoredEvent, UnreadableHeaders};
 use time::OffsetDateTime;
 
 use crate::jsonb;
@@ -36,6 +36,22 @@ pub struct Message {
     pub time: OffsetDateTime,
     /// The body.
     pub body: Bytes,
+}
+
+impl Message {
+    /// One that was delivered.
+    pub fn of(event: &StoredEvent) -> Self {
+        let headers = Received::from_headers(event.header_pairs());
+        Self {
+            subject: event.subject.clone(),
+            msg_id: headers.msg_id,
+            via: headers.via,
+            unreadable: event.unreadable,
+            seq: event.seq,
+            time: event.time,
+            body: event.body.clone(),
+        }
+    }
 }
 
 impl From<ReadEvent> for Message {

@@ -9,7 +9,7 @@ use service::Stop;
 use stream::consume::{Found, Progress, Steward};
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, ClaimError};
+use crate::claim::{Claim, ClaimError, is_behind};
 use crate::remembered::{raise, recall};
 use crate::session::{Session, complain};
 use database::Database;
@@ -99,6 +99,9 @@ impl Floor {
         if claim.stream_mismatch.is_some() {
             // No floor of this stream can be noted; somebody may have put it right meanwhile.
             return session.renew().await.map(|_| Look::Fine);
+        }
+        if is_behind(&consumer.progress, self.known) {
+            return Ok(Look::Broken);
         }
         let raised = raise_floor(
             &session.database,

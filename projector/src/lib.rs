@@ -10,6 +10,8 @@
 //! For people: [`explain`] tells the story of a task, [`parked`] lists what could not become a row and tries again, [`erase`]
 //! forgets a task for good. They go through the stream with [`find`].
 //!
+//! [`rebuild`] compares the tables with the stream and puts right what differs.
+//!
 //! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
 //! come, how often, in what batches, or how many projectors there are.
 
@@ -28,6 +30,7 @@ pub mod jsonb;
 pub mod keep;
 pub mod metrics;
 pub mod migration;
+pub mod mismatch;
 pub mod outcome;
 pub mod park;
 pub mod parked;
@@ -35,6 +38,7 @@ pub mod print;
 pub mod progress;
 pub mod pull;
 pub mod reach;
+pub mod rebuild;
 pub mod remembered;
 pub mod removals;
 pub mod rows;

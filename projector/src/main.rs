@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use projector::config::{Command, Config};
-use projector::{erase, explain, migration, parked, run};
+use projector::{erase, explain, migration, parked, rebuild, run};
 use service::healthcheck::healthcheck;
 
 #[expect(
@@ -29,6 +29,12 @@ fn main() -> ExitCode {
             Command::Erase(config) => {
                 service::command("projector erase", &log, async || erase::run(*config).await)
             }
+            Command::Verify(config) => {
+                service::command("projector verify", &log, async || rebuild::verify(*config).await)
+            }
+            Command::Rebuild(config) => service::command("projector rebuild", &log, async || {
+                rebuild::rebuild(*config).await
+            }),
             Command::Healthcheck(args) => healthcheck(&args),
         },
     }

@@ -1,9 +1,11 @@
 //! Setting messages aside: what an operator is told, and the row for a message that only the database could refuse.
 
+use schemas::delivery::TaskId;
 use schemas::timestamp::cut_to_microseconds;
 use tracing::info;
 
 use crate::batch::Item;
+use crate::decode::Message;
 use crate::rows::ParkedRow;
 use database::DatabaseError;
 
@@ -31,13 +33,19 @@ pub fn log_parked(row: &ParkedRow) {
 
 /// The row for a message whose data the database refuses.
 pub fn poison(item: &Item, error: &DatabaseError) -> ParkedRow {
+    let task_id = item.result().map(|row| &row.task_id);
+    refused(&Message::of(&item.event), task_id, error)
+}
+
+/// The row for a result whose data the database refuses.
+pub fn refused(message: &Message, task_id: Option<&TaskId>, error: &DatabaseError) -> ParkedRow {
     ParkedRow {
-        stream_seq: item.event.seq,
-        subject: item.event.subject.clone(),
-        task_id: item.result().map(|row| row.task_id.clone()),
+        stream_seq: message.seq,
+        subject: message.subject.clone(),
+        task_id: task_id.cloned(),
         reason: DATABASE_REFUSES,
         detail: Some(detail_of(error)),
-        body: item.event.body.clone(),
-        parked_at: cut_to_microseconds(item.event.time),
+        body: message.body.clone(),
+        parked_at: cut_to_microseconds(message.time),
     }
 }

@@ -7,13 +7,15 @@ use schemas::job_key::Rules;
 use service::{Backoff, Chain, Stop};
 use stream::consume::Steward;
 use tokio::sync::{Mutex, watch};
+use tokio_postgres::Client;
 use tracing::info;
 
 use crate::claim::{Claim, ClaimError, Claimed, Settings, claim};
 use crate::condition::Conditions;
 use crate::fit::Unfit;
 use crate::metrics::Metrics;
-use database::Database;
+use crate::remembered::rules_stand;
+use database::{Database, DatabaseError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -99,6 +101,14 @@ impl Session {
     /// The claim in force. It may be broken already, which shows when it is used.
     pub fn claim(&self) -> Claim {
         self.claim.borrow().clone()
+    }
+
+    /// Whether what was written in this transaction was made under rules that are in force.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn rules_stand(&self, client: &Client) -> Result<bool, DatabaseError> {
+        rules_stand(client, self.steward.stream(), self.rules).await
     }
 
     /// Looks once whether the claim still holds, and makes it anew when it does not.

@@ -4,6 +4,7 @@ mod erase;
 mod explain;
 mod parked;
 mod reach;
+mod rebuild;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,10 +22,12 @@ pub use erase::EraseConfig;
 pub use explain::{ExplainConfig, Question};
 pub use parked::{Form, ParkedConfig, Which};
 pub use reach::{Reach, Rows};
+pub use rebuild::RebuildConfig;
 
 use erase::EraseArgs;
 use explain::ExplainArgs;
 use parked::ParkedAction;
+use rebuild::{RebuildArgs, VerifyArgs};
 
 /// Project the events of one stream into Postgres: one row a task, one winner a job.
 #[derive(Debug, Parser)]
@@ -51,6 +54,10 @@ enum CommandArgs {
     },
     /// Erase a task for good: its events on the stream, then its rows. Takes a user of the broker that may delete events.
     Erase(Box<EraseArgs>),
+    /// Compare the tables with the stream. Exit code 0 when they are equal, 1 when not.
+    Verify(Box<VerifyArgs>),
+    /// Make the tables what the stream says, beside the projectors; fill them when they are empty.
+    Rebuild(Box<RebuildArgs>),
     /// Ask the process beside this one how it is: exit code 0 when all is right.
     Healthcheck(HealthcheckArgs),
 }
@@ -121,6 +128,10 @@ pub enum Command {
     Parked(Box<ParkedConfig>),
     /// Erase a task.
     Erase(Box<EraseConfig>),
+    /// Compare the tables with the stream.
+    Verify(Box<RebuildConfig>),
+    /// Make the tables what the stream says.
+    Rebuild(Box<RebuildConfig>),
     /// Ask the admin port.
     Healthcheck(HealthcheckArgs),
 }
@@ -174,6 +185,8 @@ impl Config {
                     Command::Parked(Box::new(action.check(environment, faults)?))
                 }
                 CommandArgs::Erase(args) => Command::Erase(Box::new(args.check(environment, faults)?)),
+                CommandArgs::Verify(args) => Command::Verify(Box::new(args.check(environment, faults)?)),
+                CommandArgs::Rebuild(args) => Command::Rebuild(Box::new(args.check(environment, faults)?)),
                 CommandArgs::Healthcheck(args) => Command::Healthcheck(args),
             };
             Some(Self {

@@ -14,6 +14,7 @@ mod explain;
 mod parked;
 mod pooler;
 mod projector;
+mod rebuild;
 mod rows;
 mod running;
 mod settings;

@@ -87,10 +87,7 @@ impl World {
     }
 
     pub(crate) async fn publish_event(&self, event: Event) -> u64 {
-        let subject = self.spec.subjects.of(event.kind).to_owned();
-        let mut headers = event.headers;
-        headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned().into()));
-        self.publish_raw(&subject, &headers, event.body).await
+        publish(&self.connection, &self.spec, event).await
     }
 
     /// The same result once more, past the broker's own window: as a redelivery after days.
@@ -106,12 +103,7 @@ impl World {
         headers: &[(&'static str, Cow<'static, str>)],
         body: impl Into<Bytes>,
     ) -> u64 {
-        let headers = header_map(headers);
-        let sent = self
-            .connection
-            .jetstream
-            .publish_with_headers(subject.to_owned(), headers, body.into());
-        sent.await.unwrap().await.unwrap().sequence
+        publish_raw(&self.connection, subject, headers, body.into()).await
     }
 
     /// Many at once.
@@ -194,6 +186,27 @@ impl World {
         let rows = self.sql.query(query, &[]).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
+}
+
+/// Puts an event on the stream; its sequence.
+pub(crate) async fn publish(connection: &Connection, spec: &StreamSpec, event: Event) -> u64 {
+    let subject = spec.subjects.of(event.kind).to_owned();
+    let mut headers = event.headers;
+    headers.push(("Nats-Msg-Id", event.msg_id.as_str().to_owned().into()));
+    publish_raw(connection, &subject, &headers, event.body).await
+}
+
+async fn publish_raw(
+    connection: &Connection,
+    subject: &str,
+    headers: &[(&'static str, Cow<'static, str>)],
+    body: Bytes,
+) -> u64 {
+    let headers = header_map(headers);
+    let sent = connection
+        .jetstream
+        .publish_with_headers(subject.to_owned(), headers, body);
+    sent.await.unwrap().await.unwrap().sequence
 }
 
 fn header_map(pairs: &[(&'static str, Cow<'static, str>)]) -> HeaderMap {

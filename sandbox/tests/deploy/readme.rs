@@ -73,6 +73,8 @@ fn the_readme_names_every_setting_with_its_variable_and_default() {
     let readme = read("README.md");
     let ingress = settings("ingress", &[], 20);
     let projector = settings("projector", &["run"], 20);
+    let verify = settings("projector", &["verify"], 20);
+    let rebuild = settings("projector", &["rebuild"], 20);
     let reconciler = settings("reconciler", &["run"], 40);
     let record = settings("reconciler", &["record"], 5);
     let tools = [
@@ -84,6 +86,8 @@ fn the_readme_names_every_setting_with_its_variable_and_default() {
     let missing: Vec<String> = ingress
         .into_iter()
         .chain(projector)
+        .chain(verify)
+        .chain(rebuild)
         .chain(reconciler)
         .chain(record)
         .chain(tools.into_iter().flatten())

@@ -1,0 +1,241 @@
+//! Going through what a comparison found, page by page.
+
+use database::DatabaseError;
+use time::OffsetDateTime;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use super::report::Finding;
+use crate::statements::{Parameter, WinnerRow, sequence};
+
+const INDEX: &str = "
+create index on found_answers (event_seq); create index on found_winners (key); create index on found_parked (event_seq);
+create index on events_of_winners (stream_seq);
+analyze found_answers; analyze found_winners; analyze found_parked; analyze events_of_winners";
+
+const DUE_ANSWERS: &str = "
+select event_seq, row_seq from found_answers
+ where finding = $1 and exact = $2 and event_seq > $3 order by event_seq limit $4";
+
+const DUE_WINNERS: &str = "
+select e.job_key, e.task_id, e.status, e.created_at, e.stream_seq, f.row_seq
+  from found_winners f join events_of_winners e on e.stream_seq = f.event_seq
+ where f.finding = $1 and f.exact = $2 and f.key > $3 order by f.key limit $4";
+
+const DUE_PARKED: &str = "
+select event_seq from found_parked where finding = $1 and event_seq > $2 order by event_seq limit $3";
+
+const EXTRA_PARKED: &str = "
+select stream_created, row_seq from found_parked
+ where finding = $1 and event_seq is null and ($2::timestamptz is null or (stream_created, row_seq) > ($2, $3))
+ order by stream_created, row_seq limit $4";
+
+fn extra_of(table: &str) -> String {
+    format!(
+        "select key, row_seq from found_{table}
+          where finding = $1 and event_seq is null and ($2::text is null or key > $2) order by key limit $3"
+    )
+}
+
+/// A row to be set, by the event that it should come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    pub(super) event_seq: u64,
+    /// The event that the row names.
+    pub(super) row_seq: Option<i64>,
+}
+
+/// A winner to be set.
+#[derive(Debug)]
+pub(super) struct DueWinner {
+    pub(super) job_key: String,
+    task_id: String,
+    status: String,
+    created_at: Option<OffsetDateTime>,
+    due: Due,
+}
+
+/// A row to be taken away.
+#[derive(Debug)]
+pub(super) struct Extra {
+    pub(super) key: String,
+    /// The event that it names.
+    row_seq: i64,
+}
+
+/// A row of `parked` to be taken away.
+#[derive(Debug)]
+pub(super) struct ExtraParked {
+    pub(super) stream_created: OffsetDateTime,
+    pub(super) stream_seq: i64,
+}
+
+impl DueWinner {
+    pub(super) fn row(&self) -> WinnerRow<'_> {
+        WinnerRow {
+            job_key: &self.job_key,
+            task_id: &self.task_id,
+            status: &self.status,
+            created_at: self.created_at,
+            stream_seq: self.due.event_seq,
+        }
+    }
+
+    pub(super) fn due(&self) -> Due {
+        self.due
+    }
+}
+
+impl Extra {
+    pub(super) fn columns(rows: &[Self]) -> (Vec<&str>, Vec<i64>) {
+        rows.iter().map(|row| (row.key.as_str(), row.row_seq)).unzip()
+    }
+}
+
+impl ExtraParked {
+    pub(super) fn columns(rows: &[Self]) -> (Vec<OffsetDateTime>, Vec<i64>) {
+        rows.iter()
+            .map(|row| (row.stream_created, row.stream_seq))
+            .unzip()
+    }
+}
+
+/// Makes going through it cheap.
+pub(super) async fn index(client: &Client) -> Result<(), DatabaseError> {
+    let indexed = client.batch_execute(INDEX).await;
+    indexed.map_err(DatabaseError::of(ATTEMPT))
+}
+
+/// Rows of `answers` to be set, by event.
+pub(super) async fn due_answers(
+    client: &Client,
+    finding: Finding,
+    exact: bool,
+    after: u64,
+    most: usize,
+) -> Result<Vec<Due>, DatabaseError> {
+    let (finding, after, most) = (finding.as_str(), sequence(after), limit(most));
+    let values: [Parameter<'_>; 4] = [
+        (&finding, Type::TEXT),
+        (&exact, Type::BOOL),
+        (&after, Type::INT8),
+        (&most, Type::INT8),
+    ];
+    page(client, DUE_ANSWERS, &values, |row| {
+        Ok(Due {
+            event_seq: row.try_get::<_, i64>(0)?.unsigned_abs(),
+            row_seq: row.try_get(1)?,
+        })
+    })
+    .await
+}
+
+/// Rows of `winners` to be set, by key.
+pub(super) async fn due_winners(
+    client: &Client,
+    finding: Finding,
+    exact: bool,
+    after: &str,
+    most: usize,
+) -> Result<Vec<DueWinner>, DatabaseError> {
+    let (finding, most) = (finding.as_str(), limit(most));
+    let values: [Parameter<'_>; 4] = [
+        (&finding, Type::TEXT),
+        (&exact, Type::BOOL),
+        (&after, Type::TEXT),
+        (&most, Type::INT8),
+    ];
+    page(client, DUE_WINNERS, &values, |row| {
+        Ok(DueWinner {
+            job_key: row.try_get(0)?,
+            task_id: row.try_get(1)?,
+            status: row.try_get(2)?,
+            created_at: row.try_get(3)?,
+            due: Due {
+                event_seq: row.try_get::<_, i64>(4)?.unsigned_abs(),
+                row_seq: row.try_get(5)?,
+            },
+        })
+    })
+    .await
+}
+
+/// Messages that should be parked as they are, by sequence.
+pub(super) async fn due_parked(
+    client: &Client,
+    finding: Finding,
+    after: u64,
+    most: usize,
+) -> Result<Vec<u64>, DatabaseError> {
+    let (finding, after, most) = (finding.as_str(), sequence(after), limit(most));
+    let values: [Parameter<'_>; 3] = [(&finding, Type::TEXT), (&after, Type::INT8), (&most, Type::INT8)];
+    page(client, DUE_PARKED, &values, |row| {
+        row.try_get::<_, i64>(0).map(i64::unsigned_abs)
+    })
+    .await
+}
+
+/// Rows of a table that no event stands for, by key.
+pub(super) async fn extra(
+    client: &Client,
+    table: &str,
+    finding: Finding,
+    after: Option<&str>,
+    most: usize,
+) -> Result<Vec<Extra>, DatabaseError> {
+    let (finding, most) = (finding.as_str(), limit(most));
+    let values: [Parameter<'_>; 3] = [(&finding, Type::TEXT), (&after, Type::TEXT), (&most, Type::INT8)];
+    page(client, &extra_of(table), &values, |row| {
+        Ok(Extra {
+            key: row.try_get(0)?,
+            row_seq: row.try_get(1)?,
+        })
+    })
+    .await
+}
+
+/// The same of `parked`.
+pub(super) async fn extra_parked(
+    client: &Client,
+    finding: Finding,
+    after: Option<(OffsetDateTime, i64)>,
+    most: usize,
+) -> Result<Vec<ExtraParked>, DatabaseError> {
+    let (finding, most) = (finding.as_str(), limit(most));
+    let (created, seq) = after.unzip();
+    let values: [Parameter<'_>; 4] = [
+        (&finding, Type::TEXT),
+        (&created, Type::TIMESTAMPTZ),
+        (&seq, Type::INT8),
+        (&most, Type::INT8),
+    ];
+    page(client, EXTRA_PARKED, &values, |row| {
+        Ok(ExtraParked {
+            stream_created: row.try_get(0)?,
+            stream_seq: row.try_get(1)?,
+        })
+    })
+    .await
+}
+
+const ATTEMPT: &str = "going through what was found";
+
+async fn page<T>(
+    client: &Client,
+    statement: &str,
+    values: &[(&(dyn ToSql + Sync), Type)],
+    read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+) -> Result<Vec<T>, DatabaseError> {
+    let rows = client
+        .query_typed(statement, values)
+        .await
+        .map_err(DatabaseError::of(ATTEMPT))?;
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(DatabaseError::of(ATTEMPT))
+}
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,119 @@
+//! Filling empty tables: the first load of a database.
+//!
+//! There is nothing to compare with, so the rows go straight into place, by COPY. That fails when a key is there already,
+//! because a task has two events or a live projector was faster; then the stretch goes in as projecting brings it in.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{DatabaseError, SessionError, Trouble};
+use futures_util::{TryStreamExt, pin_mut};
+use tokio_postgres::error::SqlState;
+
+use super::RebuildError;
+use super::copy::CopyRows;
+use super::intake::{Intake, parked, result};
+use super::replay::{Stretch, Tally, replay};
+use super::report::Gone;
+use super::side::send;
+use super::transact::transact;
+use crate::decode::Decoder;
+use crate::park::log_parked;
+use crate::rows::Folded;
+use crate::statements::{self, sequence};
+
+const COPY: &str = "
+copy answers (task_id, job_key, idempotency_key, status, created_at, response, response_digest, problem, via, stream_seq, received_at)
+from stdin (format binary)";
+const COLUMNS: i16 = 11;
+
+/// A commit need not wait for the disk: nothing counts on it before the floor is noted, and that commit waits for all before it.
+const HURRY: &str = "set local synchronous_commit = off";
+
+/// What was brought in.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) tally: Tally,
+    pub(super) gone: Gone,
+    /// Results that the database refused.
+    pub(super) refused: u64,
+}
+
+/// Brings in all events up to `end`. `step` hears how far it is.
+pub(super) async fn load(
+    intake: Intake<'_>,
+    decoder: &Arc<Decoder>,
+    end: u64,
+    mut step: impl FnMut(u64),
+) -> Result<Loaded, RebuildError> {
+    let mut loaded = Loaded::default();
+    let stretches = replay(intake.log, decoder, 1, end, answers);
+    pin_mut!(stretches);
+    while let Some((stretch, answers)) = stretches.try_next().await? {
+        loaded.tally.add(&stretch);
+        for (first, last) in &stretch.gone {
+            loaded.gone.add(*first, *last);
+        }
+        if !copy(intake, &stretch, answers).await? {
+            loaded.refused += intake.bring_in(&stretch.events).await?;
+        }
+        step(stretch.last);
+    }
+    Ok(loaded)
+}
+
+/// The rows of a stretch, each task once and in byte order, as projecting takes its locks.
+fn answers(stretch: &Stretch) -> Option<Bytes> {
+    let folded = Folded::of(stretch.events.iter().filter_map(result), std::iter::empty());
+    let mut rows = CopyRows::new(COLUMNS);
+    for row in folded.answers {
+        rows.row()
+            .text(row.task_id.as_str())
+            .text(&row.job_key)
+            .text_or_null(row.idempotency_key.as_deref())
+            .text(row.rank.status.as_str())
+            .moment_or_null(row.rank.created_at)
+            .json_or_null(row.response.as_ref())
+            .bytes(row.rank.digest.as_bytes())
+            .text_or_null(row.problem.as_deref())
+            .text(row.via.as_str())
+            .bigint(sequence(row.provenance.stream_seq))
+            .moment(row.provenance.received_at);
+    }
+    rows.finish()
+}
+
+/// False when that cannot be done in this way.
+async fn copy(intake: Intake<'_>, stretch: &Stretch, answers: Option<Bytes>) -> Result<bool, RebuildError> {
+    let rest = Folded {
+        answers: Vec::new(),
+        ..Folded::of(
+            stretch.events.iter().filter_map(result),
+            stretch.events.iter().filter_map(parked),
+        )
+    };
+    let copied = transact(intake.session, async |client| {
+        let hurried = client.batch_execute(HURRY).await;
+        hurried.map_err(DatabaseError::of("saying how to commit"))?;
+        if let Some(answers) = answers.clone() {
+            send(client, COPY, answers).await?;
+        }
+        statements::apply(client, intake.created, &rest).await
+    });
+    match copied.await {
+        Ok(changed) => {
+            let new = rest
+                .parked
+                .iter()
+                .filter(|row| changed.parked.contains(&row.stream_seq));
+            new.for_each(|row| log_parked(row));
+            Ok(true)
+        }
+        Err(SessionError::Database(error))
+            if error.code() == Some(&SqlState::UNIQUE_VIOLATION) || error.trouble() == Trouble::Data =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,108 @@
+//! Whether the stream at hand is the one that the rows came from. On another one every row would look wrong, and putting
+//! that right would take rows away for good.
+
+use database::DatabaseError;
+use schemas::timestamp::cut_to_microseconds;
+use stream::Reader;
+use stream::consume::{ApiError, StreamState};
+use thiserror::Error;
+use time::OffsetDateTime;
+use tokio_postgres::Client;
+
+use super::RebuildError;
+use crate::mismatch::Mismatch;
+use crate::remembered::Remembered;
+
+const OLDEST: &str = "select min(received_at) from answers";
+
+const ANY: &str = "
+select exists (select from answers) or exists (select from winners) or exists (select from parked)";
+
+/// Why the stream is not taken for the one that the rows came from.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Stranger {
+    /// It holds nothing, and there are rows.
+    #[error("the stream is empty, and there are rows")]
+    Empty,
+    /// It is not the one that the database remembers.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// It began after some of the rows were received.
+    #[error("there is a row of {oldest}, and the stream is younger: it begins at {begin}")]
+    Younger {
+        /// The oldest row.
+        oldest: OffsetDateTime,
+        /// The beginning of the stream.
+        begin: OffsetDateTime,
+    },
+}
+
+/// What can be told about it before anything is replayed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beginning {
+    /// The time of the first message, or of the stream's creation when that is earlier. A mirror is younger than what it
+    /// holds.
+    pub(super) at: OffsetDateTime,
+}
+
+impl Beginning {
+    /// Reads the first message.
+    pub(super) async fn of(reader: &Reader, state: &StreamState) -> Result<Self, ApiError> {
+        let first = match state.events {
+            0 => None,
+            _ => reader.event(state.first_seq).await?,
+        };
+        let created = cut_to_microseconds(state.created);
+        Ok(Self {
+            at: first.map_or(created, |event| cut_to_microseconds(event.time).min(created)),
+        })
+    }
+}
+
+/// What is wrong with the stream, when something is. `row` is what the database remembers of the stream of this name.
+pub(super) async fn stranger(
+    client: &Client,
+    reader: &Reader,
+    state: &StreamState,
+    row: Option<&Remembered>,
+    beginning: Beginning,
+) -> Result<Option<Stranger>, RebuildError> {
+    if state.events == 0 {
+        return Ok(has_rows(client).await?.then_some(Stranger::Empty));
+    }
+    let Some(row) = row else {
+        // Nobody has accepted a stream for these rows.
+        let oldest = oldest(client).await?;
+        return Ok(oldest
+            .filter(|oldest| *oldest < beginning.at)
+            .map(|oldest| Stranger::Younger {
+                oldest,
+                begin: beginning.at,
+            }));
+    };
+    let at_floor = async |seq| {
+        let event = reader.event(seq).await?;
+        Ok::<_, ApiError>(event.and_then(|event| event.msg_id().map(ToOwned::to_owned)))
+    };
+    let mismatch = Mismatch::of(state, row, at_floor).await?;
+    Ok(mismatch.map(Stranger::Mismatch))
+}
+
+/// Whether there is any row of the projection.
+pub(super) async fn has_rows(client: &Client) -> Result<bool, DatabaseError> {
+    let attempt = "looking for rows";
+    let row = client
+        .query_typed_one(ANY, &[])
+        .await
+        .map_err(DatabaseError::of(attempt))?;
+    row.try_get(0).map_err(DatabaseError::of(attempt))
+}
+
+async fn oldest(client: &Client) -> Result<Option<OffsetDateTime>, DatabaseError> {
+    let attempt = "looking for the oldest row";
+    let row = client
+        .query_typed_one(OLDEST, &[])
+        .await
+        .map_err(DatabaseError::of(attempt))?;
+    row.try_get(0).map_err(DatabaseError::of(attempt))
+}

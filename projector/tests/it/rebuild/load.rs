@@ -1,0 +1,146 @@
+//! The first load of an empty database, and how a projector goes on from there.
+
+use std::time::Duration;
+
+use sandbox::eventually;
+use sandbox::servers::Postgres;
+use schemas::job_key::Rules;
+
+use super::{LONG, dump, history, run, tables_are_the_fold};
+use crate::answer::Answer;
+use crate::world::{SOON, World, nats};
+
+#[tokio::test]
+async fn empty_tables_are_filled_and_a_projector_begins_behind_that() {
+    let world = World::new().await;
+    world.publish_all(history(2_500)).await;
+    // Copies in the same stretch of the stream and in others.
+    for answer in history(2_500).step_by(100) {
+        world.publish_again(&answer).await;
+    }
+    world.publish_body("no json").await;
+    let builder = world.projector();
+    let pending = run(&builder, &["verify"]).await;
+    assert_eq!(pending.code, Some(0), "{pending:?}");
+    assert_eq!(pending.number("/answers/found/pending"), 2_500);
+
+    let loaded = run(&builder, &["rebuild"]).await;
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    assert_eq!(loaded.report["loaded"], true);
+    assert_eq!(loaded.number("/replayed/events"), 2_526);
+    tables_are_the_fold(&world, Rules::default()).await;
+    assert_eq!(world.count("parked").await, 1);
+
+    let before = dump(&world.sql).await;
+    let projector = world.start().await;
+    world.publish(&Answer::of("new")).await;
+    world.rows("answers", 2_501).await;
+    world.settled().await;
+    assert_eq!(projector.metric("projector_rows_applied_total").await, 1.0);
+    assert_eq!(projector.metric("projector_events_unchanged_total").await, 0.0);
+    let after = dump(&world.sql).await;
+    assert_eq!(after.len(), before.len() + 2);
+    projector.ready().await;
+}
+
+#[tokio::test]
+async fn projectors_may_fill_the_tables_at_the_same_time() {
+    let world = World::new().await;
+    world.publish_all(history(3_000)).await;
+    let _projectors = [world.start().await, world.start().await];
+    let loaded = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    world.rows("answers", 3_000).await;
+    world.settled().await;
+    tables_are_the_fold(&world, Rules::default()).await;
+}
+
+#[tokio::test]
+async fn a_first_load_that_was_killed_is_gone_on_with() {
+    let world = World::new().await;
+    world.publish_all(history(4_000)).await;
+    let builder = world.projector();
+    let mut child = builder.command(&["rebuild"]).spawn().unwrap();
+    eventually("some rows are there", SOON, async || {
+        world.count("answers").await > 0
+    })
+    .await;
+    child.kill().await.unwrap();
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+}
+
+#[tokio::test]
+async fn memory_does_not_grow_with_the_stream_or_its_largest_bodies() {
+    let world = World::new().await;
+    world.publish_all(history(20_000)).await;
+    let large = format!("\"{}\"", "x".repeat(7 << 20));
+    for number in 0..4 {
+        let answer = Answer::of(&format!("large{number}")).response(large.clone());
+        world.publish(&answer).await;
+    }
+    for arguments in [&["rebuild"][..], &["verify", "--deep"], &["rebuild"]] {
+        let mut child = world.projector().command(arguments).spawn().unwrap();
+        let pid = child.id().unwrap();
+        let mut peak = 0;
+        let status = loop {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            peak = peak.max(kib.unwrap_or(0) >> 10);
+            match tokio::time::timeout(Duration::from_millis(5), child.wait()).await {
+                Ok(status) => break status.unwrap(),
+                Err(_) => continue,
+            }
+        };
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+        assert!(peak > 0 && peak < 200, "{arguments:?} took {peak} MiB");
+    }
+    assert_eq!(world.count("answers").await, 20_004);
+}
+
+/// The broker writes down what is acknowledged a moment later than it says so, and may lose it altogether; the
+/// stream it does not lose.
+#[tokio::test]
+async fn a_broker_that_lost_its_acknowledgments_does_not_make_the_projectors_begin_again() {
+    let mut nats = nats().await;
+    let database = Postgres::shared().await.fresh_database().await;
+    let world = World::on(&nats, database).await;
+    world.publish_all(history(12_000)).await;
+    let projector = world.start().await;
+    eventually("all rows are there and noted", LONG, async || {
+        let floor = "select count(*) from projection where floor_seq = 12000";
+        match world.value::<i64>(floor, &[]).await {
+            1 => Ok(()),
+            _ => Err(world.count("answers").await),
+        }
+    })
+    .await;
+    let rewinds = projector.metric("projector_consumer_rewinds_total").await;
+    nats.kill();
+    let state = nats
+        .store_dir()
+        .join("jetstream/$G/streams")
+        .join(&world.spec.name)
+        .join("obs/projector/o.dat");
+    std::fs::remove_file(&state).unwrap();
+    nats.restart().await;
+    eventually("the consumer is past what is projected", SOON, async || {
+        let consumer = world.consumer().await.ok_or("no consumer")?;
+        match consumer.num_pending {
+            0 => Ok(()),
+            _ => Err("messages wait"),
+        }
+    })
+    .await;
+    world.publish(&Answer::of("new")).await;
+    world.rows("answers", 12_001).await;
+    assert_eq!(
+        projector.metric("projector_consumer_rewinds_total").await,
+        rewinds + 1.0
+    );
+    let again = projector.metric("projector_events_unchanged_total").await;
+    assert!(again < 12_000.0, "all of it was projected again: {again}");
+    projector.ready().await;
+}

@@ -1,0 +1,223 @@
+//! Tables that somebody changed, put right.
+
+use sandbox::eventually;
+use schemas::job_key::Rules;
+
+use super::{dump, history, run, tables_are_the_fold};
+use crate::answer::Answer;
+use crate::projector::Projector;
+use crate::world::{SOON, World, event};
+
+/// A world with rows of everything, and nothing under way.
+async fn world(results: usize) -> (World, Projector) {
+    let world = World::new().await;
+    world.publish_all(history(results)).await;
+    for answer in history(results).step_by(11) {
+        world.publish_again(&answer).await;
+    }
+    for number in 0..20 {
+        world.publish_body(format!("no json {number}")).await;
+    }
+    for number in 0..5 {
+        world
+            .publish(&Answer::of(&format!("open{number}")).status("PROCESSING"))
+            .await;
+    }
+    let projector = world.start().await;
+    world.rows("answers", i64::try_from(results).unwrap()).await;
+    world.rows("parked", 20).await;
+    world.settled().await;
+    (world, projector)
+}
+
+/// What an operator with a shell, a bad script and a bad day can do.
+const CORRUPT: &str = r#"
+delete from answers where task_id in (select 't' || n from generate_series(100, 110) n);
+delete from winners where job_key in (select job_key from winners order by job_key limit 7);
+delete from parked where stream_seq in (select stream_seq from parked order by 1 limit 3);
+
+update answers set response = '{"result":{"text":"forged","n":1}}' where task_id in ('t20', 't21', 't22');
+update answers set created_at = created_at + interval '1 day' where task_id in ('t23', 't24', 't25');
+update answers set stream_seq = stream_seq + 1 where task_id in ('t26', 't27');
+update answers set status = case status when 'FAILED' then 'COMPLETED' else 'FAILED' end where task_id = 't28';
+update winners set task_id = 'nobody' where job_key in (select job_key from winners order by job_key desc limit 5);
+update parked set reason = 'because' where stream_seq in (select stream_seq from parked order by 1 desc limit 2);
+
+insert into answers
+  select 'ghost' || n, 'ghost' || n, null, status, created_at, response, response_digest, null, via, 1000000 + n, received_at
+    from answers, generate_series(1, 4) n where task_id = 't1';
+insert into answers
+  select 'extra' || n, 'extra' || n, null, status, created_at, response, response_digest, null, via, n, received_at
+    from answers, generate_series(1, 6) n where task_id = 't1';
+insert into winners select 'ghost' || n, 'ghost' || n, 'COMPLETED', now(), 1000000 + n from generate_series(1, 3) n;
+insert into winners select 'extra' || n, 'extra' || n, 'COMPLETED', now(), n from generate_series(1, 2) n;
+insert into parked select stream_created, n, subject, null, 'because', null, body, parked_at
+  from (select * from parked limit 1) p, (values (1), (2), (1000000)) s (n);
+"#;
+
+#[tokio::test]
+async fn rows_deleted_changed_and_invented_are_counted_and_put_right_under_load() {
+    let (world, _first) = world(600).await;
+    let _second = world.start().await;
+    let (load, live) = super::under_load::Load::start(&world);
+    world.sql.batch_execute(CORRUPT).await.unwrap();
+    let builder = world.projector();
+
+    let shallow = run(&builder, &["verify"]).await;
+    assert_eq!(shallow.code, Some(1), "{shallow:?}");
+    assert_eq!(shallow.found("answers"), [11, 6, 6, 4, 0], "{shallow:?}");
+    let deep = run(&builder, &["verify", "--deep"]).await;
+    assert_eq!(deep.code, Some(1), "{deep:?}");
+    let found = [[11, 9, 6, 4, 0], [7, 5, 2, 3, 0], [3, 2, 2, 1, 0]];
+    let tables = ["answers", "winners", "parked"];
+    assert_eq!(tables.map(|table| deep.found(table)), found, "{deep:?}");
+
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    assert_eq!(tables.map(|table| rebuilt.found(table)), found, "{rebuilt:?}");
+    assert_eq!(tables.map(|table| rebuilt.repaired(table)), found, "{rebuilt:?}");
+
+    load.stop(live).await;
+    world.settled().await;
+    let clean = run(&builder, &["verify", "--deep"]).await;
+    assert_eq!(clean.code, Some(0), "{clean:?}");
+    assert_eq!(tables.map(|table| clean.found(table)), [[0; 5]; 3], "{clean:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+    assert_eq!(world.count("parked").await, 20);
+}
+
+#[tokio::test]
+async fn what_is_right_is_left_alone() {
+    let (world, projector) = world(200).await;
+    projector.stop().await;
+    let versions = "select a.task_id || ' ' || a.xmin || ' ' || a.ctid from answers a order by 1";
+    let before = world.sql.query(versions, &[]).await.unwrap();
+    let (code, text) = world.projector().stdout(&["rebuild"]).await;
+    assert_eq!(code, Some(0));
+    assert!(text.contains("the tables are what the stream says now"), "{text}");
+    let after = world.sql.query(versions, &[]).await.unwrap();
+    let texts = |rows: &[tokio_postgres::Row]| rows.iter().map(|row| row.get(0)).collect::<Vec<String>>();
+    assert_eq!(texts(&before), texts(&after));
+}
+
+/// The row is wrong in such a way that it stands above everything that comes: a projector compares, finds it greater, and
+/// acknowledges the event.
+#[tokio::test]
+async fn an_event_that_a_wrong_row_kept_out_while_the_rebuild_ran_is_not_lost() {
+    let (world, _projector) = world(60).await;
+    let raise = "update answers set created_at = '2030-01-01' where task_id in ('t23', 't24')";
+    world.sql.batch_execute(raise).await.unwrap();
+    let mut other = world.database.connect().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("select from answers where task_id = 't23' for update")
+        .await
+        .unwrap();
+    let rebuilding = {
+        let builder = world.projector();
+        tokio::spawn(async move { run(&builder, &["rebuild"]).await })
+    };
+    eventually("the rebuild waits for the row", SOON, async || {
+        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+                        where not l.granted and a.datname = current_database()";
+        match world.value::<i64>(waiting, &[]).await {
+            0 => Err("nobody waits"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    // Greater than the row should be, less than it is.
+    let newer = Answer::of("t24")
+        .created("\"2026-11-30T06:00:00Z\"")
+        .response(r#"{"result":"newer"}"#);
+    let seq = world.publish_event(event(newer.body()).into_divergent()).await;
+    world.settled().await;
+    lock.rollback().await.unwrap();
+    let rebuilt = rebuilding.await.unwrap();
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    assert!(rebuilt.number("/replayed/end") < seq, "{rebuilt:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+    let found: i64 = world
+        .value("select stream_seq from answers where task_id = 't24'", &[])
+        .await;
+    assert_eq!(found.unsigned_abs(), seq);
+}
+
+#[tokio::test]
+async fn two_rebuilds_of_a_quiet_stream_agree_in_every_column_however_the_rows_came() {
+    let (world, projector) = world(300).await;
+    projector.stop().await;
+    world.sql.batch_execute(CORRUPT).await.unwrap();
+    let builder = world.projector();
+    assert_eq!(run(&builder, &["rebuild"]).await.code, Some(0));
+    let repaired = dump(&world.sql).await;
+    world
+        .sql
+        .batch_execute("truncate answers, winners, parked")
+        .await
+        .unwrap();
+    let loaded = run(&builder, &["rebuild"]).await;
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    assert_eq!(loaded.report["loaded"], true);
+    assert_eq!(dump(&world.sql).await, repaired);
+}
+
+#[tokio::test]
+async fn a_row_that_another_table_refers_to_stays_and_is_told() {
+    let (world, projector) = world(40).await;
+    projector.stop().await;
+    let refer = "insert into answers select 'extra', 'extra', null, status, created_at, response, response_digest, null, via, 2,
+                        received_at from answers where task_id = 't1';
+                 insert into answers select 'other', 'other', null, status, created_at, response, response_digest, null, via, 3,
+                        received_at from answers where task_id = 't1';
+                 create table notes (task_id text collate \"C\" references answers);
+                 insert into notes values ('extra'), ('t2')";
+    world.sql.batch_execute(refer).await.unwrap();
+    let rebuilt = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(1), "{rebuilt:?}");
+    assert_eq!(rebuilt.number("/referenced"), 1);
+    assert_eq!(rebuilt.repaired("answers"), [0, 0, 1, 0, 0]);
+    let left = world.count("answers").await;
+    assert_eq!(left, 41);
+}
+
+/// As a constraint of the database's own: an index on an expression of the response.
+#[tokio::test]
+async fn a_row_that_the_database_refuses_is_parked_and_does_not_count_as_missing() {
+    let (world, projector) = world(40).await;
+    projector.stop().await;
+    let refuse = "create function refuse() returns trigger language plpgsql as $$ begin
+                    if new.response #>> '{result,text}' = 'answer 7' then
+                      raise exception 'no such number' using errcode = 'numeric_value_out_of_range';
+                    end if;
+                    return new; end $$;
+                  create trigger refuse before insert on answers for each row execute function refuse();
+                  create table kept as select * from answers where task_id = 't7';
+                  delete from answers where task_id in ('t6', 't7', 't8')";
+    world.sql.batch_execute(refuse).await.unwrap();
+    let rebuilt = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(1), "{rebuilt:?}");
+    assert_eq!(rebuilt.repaired("answers"), [2, 0, 0, 0, 0], "{rebuilt:?}");
+    assert_eq!(rebuilt.number("/refused"), 1);
+    let reason: String = world
+        .value(
+            "select reason || ': ' || detail from parked where task_id = 't7'",
+            &[],
+        )
+        .await;
+    assert_eq!(reason, "database_refuses: 22003: no such number");
+    let verified = run(&world.projector(), &["verify", "--deep"]).await;
+    assert_eq!(verified.number("/refused"), 1);
+    assert_eq!(verified.found("answers"), [0; 5], "{verified:?}");
+
+    // Taken after all, by a projector that tried later.
+    let taken = "drop trigger refuse on answers; insert into answers select * from kept";
+    world.sql.batch_execute(taken).await.unwrap();
+    let rebuilt = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    assert_eq!(rebuilt.repaired("answers"), [0; 5], "{rebuilt:?}");
+    assert_eq!(rebuilt.repaired("parked"), [0, 0, 1, 0, 0], "{rebuilt:?}");
+    assert_eq!(
+        (world.count("answers").await, world.count("parked").await),
+        (40, 20)
+    );
+}
