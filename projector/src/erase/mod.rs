@@ -1,7 +1,7 @@
 //! The command `erase`: forgets a task for good.
 //!
 //! The stream first, so that nothing can bring the rows back: a rebuild has nothing to make them of, and projectors that may have
-//! an event of the task in hand are waited for before ([`hands`]). Then the rows, in one transaction, with the jobs that the
+//! an event of the task in hand are waited for before (`hands`). Then the rows, in one transaction, with the jobs that the
 //! task won given to the best of their other tasks. Run again, it goes on where it was killed.
 
 mod hands;

@@ -1,8 +1,8 @@
 //! The command `explain`: the story of a task, from its submission to its row, or of a job.
 //!
-//! First the stream is looked through ([`crate::find`]), then the tables are read at one moment ([`tables`]), so that an event
+//! First the stream is looked through ([`crate::find`]), then the tables are read at one moment (`tables`), so that an event
 //! that was seen and is not in the tables is one that was not there yet. Then each event is judged against the row, and each
-//! task against the winner of its job ([`judge`]), by the ranks of `schemas::winner` alone.
+//! task against the winner of its job (`judge`), by the ranks of `schemas::winner` alone.
 
 pub mod facts;
 mod judge;
