@@ -15,6 +15,11 @@ use tokio::{
 
 use super::{ServerError, port::Port};
 
+/// So often a link that is restored tries to listen again.
+const MOST_ATTEMPTS: u32 = 500;
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Open,
@@ -156,7 +161,7 @@ async fn run(
             listener = None;
             while connections.join_next().await.is_some() {} // each sees the cut and resets
         } else if listener.is_none() {
-            listener = Some(TcpListener::bind(port.addr()).await.expect("the port is leased"));
+            listener = Some(listen_again(port.addr()).await.expect("the port is leased"));
         }
         report.send_replace(mode);
         tokio::select! {
@@ -165,6 +170,20 @@ async fn run(
                 connections.spawn(connection(client, target, state.clone()));
             }
             Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// A process that is being started at the moment of a cut holds a copy of the old listener until it runs its own program.
+async fn listen_again(addr: SocketAddr) -> io::Result<TcpListener> {
+    let mut attempts = 0;
+    loop {
+        match TcpListener::bind(addr).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < MOST_ATTEMPTS => {
+                attempts += 1;
+                sleep(PAUSE).await;
+            }
+            bound => return bound,
         }
     }
 }
