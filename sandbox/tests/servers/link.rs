@@ -73,7 +73,9 @@ async fn with_answers_held_the_server_does_what_it_is_asked_and_the_client_learn
     let client = async_nats::connect(link.nats_url()).await.unwrap();
     let beside = async_nats::connect(server.url()).await.unwrap();
     let mut heard = beside.subscribe("asked").await.unwrap();
-    beside.flush().await.unwrap();
+    // A flush does not wait for the server to have read it; its own message back says that it has.
+    beside.publish("asked", "heard".into()).await.unwrap();
+    futures_util::StreamExt::next(&mut heard).await.unwrap();
     link.hold_answers().await;
     client.publish("asked", "to do".into()).await.unwrap();
     let message = tokio::time::timeout(SOON, futures_util::StreamExt::next(&mut heard));
