@@ -47,7 +47,7 @@ impl Item {
     pub fn result(&self) -> Option<&ResultRow> {
         match &self.decoded {
             Decoded::Result(row) => Some(row),
-            Decoded::NonFinal | Decoded::Parked(_) => None,
+            Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
         }
     }
 
@@ -55,7 +55,7 @@ impl Item {
     pub fn parked(&self) -> Option<&ParkedRow> {
         match &self.decoded {
             Decoded::Parked(row) => Some(row),
-            Decoded::NonFinal | Decoded::Result(_) => None,
+            Decoded::NonFinal { .. } | Decoded::Result(_) => None,
         }
     }
 

@@ -75,7 +75,12 @@ pub enum Decoded {
     /// A result, for the tables.
     Result(Box<ResultRow>),
     /// A task that has not ended: counted, and done with.
-    NonFinal,
+    NonFinal {
+        /// Its sequence on the stream.
+        seq: u64,
+        /// The stream's timestamp, cut to what a column holds.
+        time: OffsetDateTime,
+    },
     /// Set aside.
     Parked(Box<ParkedRow>),
 }
@@ -118,9 +123,9 @@ impl Decoder {
                     None => park(message, "unknown_origin", Some(fact.task_id), None),
                 }
             }
-            Ok(Delivery::NonFinal { .. }) if is_filed_unread(kind, id, &body) => Decoded::NonFinal,
+            Ok(Delivery::NonFinal { .. }) if is_filed_unread(kind, id, &body) => nonfinal(&message),
             other => match (check_other(kind, id, &body, &other), &other) {
-                (Ok(()), Ok(_)) => Decoded::NonFinal,
+                (Ok(()), Ok(_)) => nonfinal(&message),
                 (Ok(()), Err(unreadable)) => park(message, unreadable.as_str(), None, None),
                 (Err(disagreement), Err(unreadable)) => {
                     park(message, unreadable.as_str(), None, Some(disagreement.to_string()))
@@ -175,6 +180,13 @@ fn task_of(read: &Result<Delivery<'_>, Unreadable>) -> Option<TaskId> {
             Some(task_id.clone())
         }
         Ok(Delivery::Test) | Err(_) => None,
+    }
+}
+
+fn nonfinal(message: &Message) -> Decoded {
+    Decoded::NonFinal {
+        seq: message.seq,
+        time: cut_to_microseconds(message.time),
     }
 }
 

@@ -132,7 +132,7 @@ impl Found {
         match &self.decoded {
             Decoded::Result(row) => Some(&row.task_id),
             Decoded::Parked(row) => row.task_id.as_ref(),
-            Decoded::NonFinal => None,
+            Decoded::NonFinal { .. } => None,
         }
     }
 }

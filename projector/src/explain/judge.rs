@@ -36,7 +36,7 @@ impl Judge<'_> {
         match (&found.decoded, parked) {
             (Decoded::Result(row), None) => self.result(row),
             (Decoded::Parked(_), None) => self.absent(found.event.seq),
-            (Decoded::NonFinal, None) => Standing::NotFinal,
+            (Decoded::NonFinal { .. }, None) => Standing::NotFinal,
             (decoded, Some(parked)) => Standing::Parked {
                 reason: parked.reason.clone(),
                 detail: parked.detail.clone(),
@@ -88,7 +88,7 @@ impl Judge<'_> {
         } = found;
         let result = match decoded {
             Decoded::Result(row) => Some(row),
-            Decoded::NonFinal | Decoded::Parked(_) => None,
+            Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
         };
         let own = found.task_id().map(|id| id.as_str().to_owned());
         EventFacts {

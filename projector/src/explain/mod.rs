@@ -167,7 +167,7 @@ fn wanted<'q>(config: &'q ExplainConfig, question: &'q Question, look: Option<&L
     let results = || {
         found.iter().filter_map(|found| match &found.decoded {
             Decoded::Result(row) if is_about(question, row) => Some(row),
-            Decoded::Result(_) | Decoded::NonFinal | Decoded::Parked(_) => None,
+            Decoded::Result(_) | Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
         })
     };
     let mut jobs: Vec<String> = results().map(|row| row.job_key.clone()).collect();
@@ -228,7 +228,7 @@ fn applied<'f>(found: &'f [Found], events: &[EventFacts], floor: Option<u64>) ->
     pairs
         .filter_map(|(found, _)| match &found.decoded {
             Decoded::Result(row) => Some(&**row),
-            Decoded::NonFinal | Decoded::Parked(_) => None,
+            Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
         })
         .collect()
 }

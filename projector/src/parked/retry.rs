@@ -132,7 +132,7 @@ impl Retry {
         let task = match &decoded {
             Decoded::Result(row) => Some(row.task_id.clone()),
             Decoded::Parked(row) => row.task_id.clone(),
-            Decoded::NonFinal => None,
+            Decoded::NonFinal { .. } => None,
         };
         let outcome = self.settle(place, &kept, &decoded, task.as_ref()).await?;
         Ok(report(task.map(|id| id.to_string()), source, outcome))
@@ -195,7 +195,7 @@ impl Retry {
         task: Option<&TaskId>,
     ) -> Result<Outcome, DatabaseError> {
         match decoded {
-            Decoded::Result(_) | Decoded::NonFinal => match self.project(place, decoded).await {
+            Decoded::Result(_) | Decoded::NonFinal { .. } => match self.project(place, decoded).await {
                 Ok(outcome) => Ok(outcome),
                 Err(error) if error.trouble() == Trouble::Data => {
                     let detail = crate::park::detail_of(&error);

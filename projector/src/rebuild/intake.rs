@@ -34,7 +34,7 @@ impl Intake<'_> {
                         self.park(row, &error).await?;
                         refused += 1;
                     }
-                    [] | [Decoded::NonFinal | Decoded::Parked(_)] => return Err(error.into()),
+                    [] | [Decoded::NonFinal { .. } | Decoded::Parked(_)] => return Err(error.into()),
                     part => {
                         let (first, second) = part.split_at(part.len() / 2);
                         parts.extend([second, first]);
@@ -77,7 +77,7 @@ impl Intake<'_> {
 pub(super) fn result(decoded: &Decoded) -> Option<&ResultRow> {
     match decoded {
         Decoded::Result(row) => Some(row),
-        Decoded::NonFinal | Decoded::Parked(_) => None,
+        Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
     }
 }
 
@@ -85,6 +85,6 @@ pub(super) fn result(decoded: &Decoded) -> Option<&ResultRow> {
 pub(super) fn parked(decoded: &Decoded) -> Option<&ParkedRow> {
     match decoded {
         Decoded::Parked(row) => Some(row),
-        Decoded::NonFinal | Decoded::Result(_) => None,
+        Decoded::NonFinal { .. } | Decoded::Result(_) => None,
     }
 }

@@ -51,7 +51,7 @@ impl Tally {
             match decoded {
                 Decoded::Result(_) => self.results += 1,
                 Decoded::Parked(_) => self.parked += 1,
-                Decoded::NonFinal => self.nonfinal += 1,
+                Decoded::NonFinal { .. } => self.nonfinal += 1,
             }
         }
     }

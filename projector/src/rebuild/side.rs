@@ -4,6 +4,7 @@ use bytes::Bytes;
 use database::{DatabaseError, Session, Trouble};
 use futures_util::SinkExt;
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -19,6 +20,7 @@ use crate::statements::{Jsonb, sequence, without_nul};
 pub(super) struct SideRows {
     results: Option<Bytes>,
     parked: Option<Bytes>,
+    others: Option<Bytes>,
     responses: Option<Responses>,
 }
 
@@ -35,6 +37,7 @@ impl SideRows {
     pub(super) fn of(stretch: &Stretch, with_responses: bool) -> Self {
         let mut results = CopyRows::new(sql::RESULT_COLUMNS);
         let mut parked = CopyRows::new(sql::PARKED_COLUMNS);
+        let mut others = CopyRows::new(sql::OTHER_COLUMNS);
         let mut responses = with_responses.then(Responses::default);
         for decoded in &stretch.events {
             match decoded {
@@ -44,13 +47,17 @@ impl SideRows {
                         responses.add(row);
                     }
                 }
-                Decoded::Parked(row) => put_parked(&mut parked, row),
-                Decoded::NonFinal => {}
+                Decoded::Parked(row) => {
+                    put_parked(&mut parked, row);
+                    put_other(&mut others, row.stream_seq, row.parked_at);
+                }
+                Decoded::NonFinal { seq, time } => put_other(&mut others, *seq, *time),
             }
         }
         Self {
             results: results.finish(),
             parked: parked.finish(),
+            others: others.finish(),
             responses,
         }
     }
@@ -89,6 +96,10 @@ fn put_parked(out: &mut CopyRows, row: &ParkedRow) {
         .moment(row.parked_at);
 }
 
+fn put_other(out: &mut CopyRows, seq: u64, at: OffsetDateTime) {
+    out.row().bigint(sequence(seq)).moment(at);
+}
+
 /// The side tables of a session.
 #[derive(Debug)]
 pub(super) struct SideTables<'s> {
@@ -106,7 +117,11 @@ impl<'s> SideTables<'s> {
     /// Adds a stretch of the stream, and compares its responses where they are asked for.
     pub(super) async fn add(&self, rows: SideRows) -> Result<(), DatabaseError> {
         let client = self.session.client();
-        for (statement, rows) in [(sql::COPY_RESULTS, rows.results), (sql::COPY_PARKED, rows.parked)] {
+        for (statement, rows) in [
+            (sql::COPY_RESULTS, rows.results),
+            (sql::COPY_PARKED, rows.parked),
+            (sql::COPY_OTHERS, rows.others),
+        ] {
             if let Some(rows) = rows {
                 send(client, statement, rows).await?;
             }

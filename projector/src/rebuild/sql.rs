@@ -8,8 +8,8 @@
 
 use crate::statements::{answer_is_greater, winner_is_greater};
 
-/// One row a replayed result, in the columns that `answers` has, but for the response; one row a message to park; ranges of
-/// sequences that hold nothing; rows whose response is not that of their event; results that the database refused before.
+/// One row a replayed result, in the columns that `answers` has, but for the response; one row a message to park; the times of
+/// messages that are no results; ranges of sequences that hold nothing; rows whose response is not that of their event; results that the database refused before.
 pub(super) const CREATE: &str = "
 create temp table replayed_results (
   stream_seq bigint not null, task_id text collate \"C\" not null, job_key text collate \"C\" not null, idempotency_key text,
@@ -18,6 +18,7 @@ create temp table replayed_results (
 create temp table replayed_parked (
   stream_seq bigint not null, subject text not null, task_id text, reason text not null, detail text,
   body_digest bytea not null, parked_at timestamptz not null);
+create temp table others (stream_seq bigint not null, at timestamptz not null);
 create temp table gone (first bigint primary key, last bigint not null);
 create temp table unlike (task_id text collate \"C\" not null, stream_seq bigint not null);
 create temp table refused (stream_seq bigint not null)";
@@ -30,6 +31,9 @@ pub(super) const RESULT_COLUMNS: i16 = 10;
 pub(super) const COPY_PARKED: &str = "
 copy replayed_parked (stream_seq, subject, task_id, reason, detail, body_digest, parked_at) from stdin (format binary)";
 pub(super) const PARKED_COLUMNS: i16 = 7;
+
+pub(super) const COPY_OTHERS: &str = "copy others (stream_seq, at) from stdin (format binary)";
+pub(super) const OTHER_COLUMNS: i16 = 2;
 
 pub(super) const GONE: &str =
     "insert into gone select * from unnest($1::bigint[], $2::bigint[]) on conflict do nothing";
@@ -45,7 +49,7 @@ select a.task_id, a.stream_seq
 
 /// The planner knows nothing of a temporary table that nobody analyzed.
 pub(super) const ANALYZE: &str = "
-analyze replayed_results; analyze replayed_parked; analyze gone; analyze unlike";
+analyze replayed_results; analyze replayed_parked; analyze others; analyze gone; analyze unlike";
 
 /// What is looked at must be of one moment; the first statement chooses it.
 pub(super) const BEGIN_COMPARING: &str = "
@@ -56,8 +60,10 @@ pub(super) const REFUSED: &str = "
 with taken as (
   delete from replayed_results e using parked p
    where p.stream_created = $1 and p.reason = 'database_refuses' and p.stream_seq = e.stream_seq
+     and p.parked_at >= e.received_at
      and not exists (select from answers a where a.task_id = e.task_id and a.stream_seq = e.stream_seq)
-  returning e.stream_seq)
+  returning e.stream_seq, e.received_at),
+noted as (insert into others select stream_seq, received_at from taken)
 insert into refused select stream_seq from taken";
 
 /// A table whose rows are maxima over events.
@@ -77,6 +83,9 @@ pub(super) struct Shape {
     due_is_greater: &'static str,
     /// Whether row `r` is of a time before the stream, `$4`.
     before: &'static str,
+    /// Whether row `r` may be of an event that had the sequence before `x`, a result, or `o`, something else: of a stream that
+    /// lost its end, which gives sequences out again. Such an event is always older than the one that is there now.
+    reused: &'static str,
     /// Whether responses were compared.
     responses: bool,
 }
@@ -99,6 +108,8 @@ pub(super) const ANSWERS: Shape = Shape {
     best_is_greater: answer_is_greater!("b", "l"),
     due_is_greater: answer_is_greater!("d", "l"),
     before: "r.received_at < $4",
+    reused: "coalesce(r.received_at < o.at, false)
+             or coalesce(r.received_at < x.received_at and (r.task_id, r.response_digest) <> (x.task_id, x.response_digest), false)",
     responses: true,
 };
 
@@ -111,6 +122,8 @@ pub(super) const WINNERS: Shape = Shape {
     best_is_greater: winner_is_greater!("b", "l"),
     due_is_greater: winner_is_greater!("d", "l"),
     before: "exists (select from answers a where a.task_id = r.task_id and a.received_at < $4)",
+    reused: "exists (select from answers a where a.task_id = r.task_id
+               and (a.received_at < o.at or a.received_at < x.received_at and (r.job_key, r.task_id) <> (x.job_key, x.task_id)))",
     responses: false,
 };
 
@@ -172,6 +185,7 @@ impl Shape {
             best_is_greater,
             due_is_greater,
             before,
+            reused,
             ..
         } = self;
         let (row, event) = (self.list("r"), self.list("e"));
@@ -197,11 +211,13 @@ impl Shape {
              live as (
                select r.{key}{task}, r.status, r.created_at, r.stream_seq{digest},
                       e.stream_seq is not null and ({row}) is not distinct from ({event}) {like} as proven,
-                      {before} as before,
+                      {before} as before, {reused} as reused,
                       coalesce((select g.last from gone g where g.first <= r.stream_seq order by g.first desc limit 1)
                                >= r.stream_seq, false) as gone
                  from {table} r
                  left join events_of_{table} e on e.stream_seq = r.stream_seq
+                 left join replayed_results x on x.stream_seq = r.stream_seq
+                 left join others o on o.stream_seq = r.stream_seq
                  {unlike}
                 where r.{key} in (select {key} from suspect_{table}))
              insert into found_{table}
@@ -215,7 +231,7 @@ impl Shape {
                 select case when l.{key} is null then 'nowhere'
                             when l.proven then 'proven'
                             when l.stream_seq > $1 and l.stream_seq <= $3 then 'newer'
-                            when l.before or l.gone then 'lost'
+                            when l.before or l.gone or l.reused then 'lost'
                             when l.stream_seq > $3 then 'beyond'
                             else 'here' end as place) p
               cross join lateral (
@@ -242,10 +258,14 @@ create temp table found_parked (
 pub(super) const FIND_PARKED: &str = "
 with pairs as (
   select p.stream_seq as row_seq, e.stream_seq as event_seq, p.reason,
+         coalesce(p.parked_at < x.received_at, false)
+           or coalesce(p.parked_at < o.at and sha256(p.body) is distinct from e.body_digest, false) as reused,
          coalesce((select g.last from gone g where g.first <= p.stream_seq order by g.first desc limit 1) >= p.stream_seq, false)
            as gone
     from (select * from parked where stream_created = $5) p
     full join replayed_parked e on e.stream_seq = p.stream_seq
+    left join replayed_results x on x.stream_seq = p.stream_seq
+    left join others o on o.stream_seq = p.stream_seq
    where p.stream_seq is null or e.stream_seq is null
       or (p.subject, p.task_id, p.reason, p.detail, sha256(p.body), p.parked_at)
            is distinct from (e.subject, e.task_id, e.reason, e.detail, e.body_digest, e.parked_at)),
@@ -253,6 +273,7 @@ found as (
   select $5::timestamptz as stream_created, row_seq, event_seq,
          case when row_seq is null and event_seq <= $2 then 'missing'
               when row_seq is null then 'pending'
+              when reused then 'unproven'
               when event_seq is not null then 'wrong'
               when reason = 'database_refuses' and row_seq in (select stream_seq from refused) then null
               when row_seq > $1 and row_seq <= $3 then null

@@ -78,7 +78,12 @@ async fn put_right(ground: &Ground, prune: bool) -> Result<Report, RebuildError>
     report.parked.repaired = Some(repaired.parked);
     report.refused += repaired.refused;
     report.referenced = repaired.referenced;
-    report.equal = repaired.referenced == 0 && repaired.refused == 0;
+    // Rows that name an event behind the end stay, unless they may go.
+    let invented: u64 = [&report.answers, &report.winners, &report.parked]
+        .iter()
+        .map(|table| table.found.invented)
+        .sum();
+    report.equal = repaired.referenced == 0 && repaired.refused == 0 && (prune || invented == 0);
     Ok(report)
 }
 

@@ -55,7 +55,7 @@ fn seq_of(decoded: &Decoded) -> Option<u64> {
     match decoded {
         Decoded::Result(row) => Some(row.provenance.stream_seq),
         Decoded::Parked(row) => Some(row.stream_seq),
-        Decoded::NonFinal => None,
+        Decoded::NonFinal { .. } => None,
     }
 }
 

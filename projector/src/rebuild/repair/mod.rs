@@ -34,7 +34,8 @@ pub(super) struct Repair<'r> {
     pub(super) decoder: &'r Arc<Decoder>,
     /// The end of the replay.
     pub(super) end: u64,
-    /// Whether rows go that nothing proves.
+    /// Whether rows go that nothing proves, or that name an event behind the end of the stream: a stream that lost its end looks
+    /// the same, and then they are the only copies.
     pub(super) prune: bool,
 }
 
@@ -93,7 +94,7 @@ impl Repair<'_> {
         let prune = self.prune;
         Finding::ALL
             .into_iter()
-            .filter(move |finding| prune || *finding != Finding::Unproven)
+            .filter(move |finding| prune || !matches!(finding, Finding::Invented | Finding::Unproven))
     }
 
     /// What a row may be for it to be set to less than it is. `seen` are the events that the rows named when they were looked at.

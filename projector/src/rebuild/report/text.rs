@@ -54,6 +54,15 @@ impl fmt::Display for Report {
                 "{referenced} rows should go and stay: another table refers to them"
             )?;
         }
+        let kept = self.invented_and_kept();
+        if self.command == "rebuild" && kept > 0 {
+            let kept = count(kept);
+            writeln!(
+                f,
+                "{kept} rows name events behind the end of the stream and stay: when it has lost its end, they are the only copies. \
+                 --prune takes them away"
+            )?;
+        }
         let verdict = match (self.command, self.equal) {
             ("rebuild", true) => "the tables are what the stream says now",
             (_, true) => "the tables are what the stream says",
@@ -75,6 +84,15 @@ impl Report {
             ("winners", &self.winners),
             ("parked", &self.parked),
         ]
+    }
+
+    /// Rows that name events behind the end of the stream and were not put right.
+    fn invented_and_kept(&self) -> u64 {
+        let kept = |report: &TableReport| {
+            let repaired = report.repaired.map_or(0, |repaired| repaired.invented);
+            report.found.invented.saturating_sub(repaired)
+        };
+        self.tables().iter().map(|(_, report)| kept(report)).sum()
     }
 
     fn write_gone(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -85,7 +85,7 @@ async fn a_rebuild_killed_at_any_moment_leaves_right_rows_and_a_new_one_does_the
     let (mut killed, mut ended) = (0, 0);
     for turn in 0..12 {
         world.sql.batch_execute(&corruption(turn)).await.unwrap();
-        let mut child = builder.command(&["rebuild"]).spawn().unwrap();
+        let mut child = builder.command(&["rebuild", "--prune"]).spawn().unwrap();
         let patience = Duration::from_millis(rng.random_range(20..900));
         match tokio::time::timeout(patience, child.wait()).await {
             Ok(status) => {
@@ -99,7 +99,7 @@ async fn a_rebuild_killed_at_any_moment_leaves_right_rows_and_a_new_one_does_the
         }
     }
     assert!(killed > 0, "none of {ended} was killed");
-    let rebuilt = run(&builder, &["rebuild"]).await;
+    let rebuilt = run(&builder, &["rebuild", "--prune"]).await;
     assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
     load.stop(live).await;
     world.settled().await;
