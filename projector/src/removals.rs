@@ -1,6 +1,7 @@
 //! Every statement that takes rows away: of a parked event that can be read by now, and of a task that is to be forgotten.
 //!
-//! They take locks in the order in which projecting takes them: `answers`, `winners`, then the rest.
+//! `parked` comes first: whoever makes a row of a parked event takes it off that list before, so an erasure that waits for it
+//! there finds the row afterwards. Projecting takes locks the other way round; a deadlock is tried again by both sides.
 
 use schemas::delivery::{FinalStatus, TaskId};
 use schemas::winner::JobRank;
@@ -147,14 +148,14 @@ pub async fn take(client: &Client, task: &TaskId, events: &Events) -> Result<Tra
     let attempt = "erasing the rows of the task";
     let task = task.as_str();
     let of_task: [(&(dyn ToSql + Sync), Type); 1] = [(&task, Type::TEXT)];
-    let answers = execute(client, attempt, TAKE_ANSWER, &of_task).await?;
-    let wins = query(client, attempt, TAKE_WINS, &of_task).await?;
     let parked: [(&(dyn ToSql + Sync), Type); 3] = [
         (&task, Type::TEXT),
         (&events.stream_created, Type::TIMESTAMPTZ),
         (&events.seqs, Type::INT8_ARRAY),
     ];
     let parked = execute(client, attempt, TAKE_PARKED, &parked).await?;
+    let answers = execute(client, attempt, TAKE_ANSWER, &of_task).await?;
+    let wins = query(client, attempt, TAKE_WINS, &of_task).await?;
     let submissions = execute(client, attempt, TAKE_SUBMISSIONS, &of_task).await?;
     execute(
         client,

@@ -28,6 +28,11 @@ pub enum ParkedError {
     /// The broker does not do what it should.
     #[error(transparent)]
     Broker(#[from] ApiError),
+    /// A rebuild puts other rules in force.
+    #[error(
+        "a rebuild makes the rows anew under other rules: run `projector rebuild` to its end, then run this again"
+    )]
+    Rules,
     /// Standard output cannot be written to.
     #[error("printing")]
     Print(#[from] io::Error),

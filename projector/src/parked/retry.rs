@@ -21,6 +21,7 @@ use crate::decode::{Decoded, Decoder, Message};
 use crate::park::DATABASE_REFUSES;
 use crate::print::{plain, print};
 use crate::reach::{self, Log};
+use crate::remembered::rules_stand;
 use crate::removals::{relabel, unpark};
 use crate::rows::Folded;
 use crate::statements;
@@ -193,29 +194,33 @@ impl Retry {
         kept: &Kept,
         decoded: &Decoded,
         task: Option<&TaskId>,
-    ) -> Result<Outcome, DatabaseError> {
+    ) -> Result<Outcome, ParkedError> {
         match decoded {
             Decoded::Result(_) | Decoded::NonFinal { .. } => match self.project(place, decoded).await {
                 Ok(outcome) => Ok(outcome),
-                Err(error) if error.trouble() == Trouble::Data => {
+                Err(ParkedError::Database(error)) if error.trouble() == Trouble::Data => {
                     let detail = crate::park::detail_of(&error);
-                    self.stays(place, kept, DATABASE_REFUSES, Some(detail), task)
-                        .await
+                    let stays = self.stays(place, kept, DATABASE_REFUSES, Some(detail), task);
+                    Ok(stays.await?)
                 }
                 Err(error) => Err(error),
             },
             Decoded::Parked(row) => {
-                self.stays(place, kept, row.reason, row.detail.clone(), task)
-                    .await
+                let stays = self.stays(place, kept, row.reason, row.detail.clone(), task);
+                Ok(stays.await?)
             }
         }
     }
 
     /// Brings it into the tables and takes it off the list.
-    async fn project(&self, place: Place, decoded: &Decoded) -> Result<Outcome, DatabaseError> {
+    async fn project(&self, place: Place, decoded: &Decoded) -> Result<Outcome, ParkedError> {
         let mut contentions = 0;
         loop {
             let done = self.database.transaction(async |client, _| {
+                // First, and waited for: whoever erases the task holds it, and then there is nothing to bring in any more.
+                if !unpark(client, place).await? {
+                    return Ok(Outcome::Gone);
+                }
                 let mut outcome = Outcome::NotFinal;
                 if let Decoded::Result(row) = decoded {
                     let folded = Folded::of(std::iter::once(&**row), std::iter::empty());
@@ -224,11 +229,15 @@ impl Retry {
                         changed: changed.answers > 0,
                     };
                 }
-                let taken = unpark(client, place).await?;
-                Ok::<_, DatabaseError>(if taken { outcome } else { Outcome::Gone })
+                if !rules_stand(client, self.log.reader.stream(), self.decoder.rules).await? {
+                    return Err(ParkedError::Rules);
+                }
+                Ok(outcome)
             });
             match done.await {
-                Err(error) if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS => {
+                Err(ParkedError::Database(error))
+                    if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS =>
+                {
                     contentions += 1;
                 }
                 done => return done,

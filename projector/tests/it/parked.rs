@@ -435,6 +435,59 @@ async fn a_retry_may_be_killed_and_run_twice_at_once() {
     assert_eq!(wrong, 0);
 }
 
+/// Waits until a transaction waits for another one.
+async fn somebody_waits(world: &World) {
+    eventually("somebody waits for a lock", SOON, async || {
+        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+                        where not l.granted and a.datname = current_database()";
+        match world.value::<i64>(waiting, &[]).await {
+            0 => Err("nobody waits"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_event_that_is_taken_off_the_list_meanwhile_is_not_brought_in() {
+    let world = World::new().await;
+    followed(&world).await;
+    let seq = quarantined(&world, &Answer::of("t")).await;
+    park(&world, seq, "bad_field_type").await;
+    let mut other = world.database.connect().await;
+    let erasing = other.transaction().await.unwrap();
+    erasing.batch_execute("delete from parked").await.unwrap();
+    let builder = world.projector();
+    let (retried, ()) = tokio::join!(retry(&builder, &[]), async {
+        somebody_waits(&world).await;
+        erasing.commit().await.unwrap();
+    });
+    assert_eq!((retried.0, &retried.1[0]["outcome"]), (Some(0), &json!("gone")));
+    assert_eq!(
+        (world.count("answers").await, world.count("parked").await),
+        (0, 0)
+    );
+}
+
+#[tokio::test]
+async fn while_a_rebuild_changes_the_rules_nothing_is_brought_in() {
+    let world = World::new().await;
+    followed(&world).await;
+    let seq = quarantined(&world, &Answer::of("t")).await;
+    park(&world, seq, "bad_field_type").await;
+    let changing = "update projection set rules = rules || '{\"changing\": true}'";
+    world.sql.batch_execute(changing).await.unwrap();
+    let builder = world.projector();
+    let output = builder.command(&["parked", "retry"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("under other rules"), "{said}");
+    assert_eq!(
+        (world.count("answers").await, world.count("parked").await),
+        (0, 1)
+    );
+}
+
 /// A projector of this build reads what an older one filed as unreadable or not final, so a rebuild gives the same rows as a
 /// retry.
 #[tokio::test]
