@@ -28,6 +28,7 @@ pub mod fit;
 pub mod floor;
 pub mod jsonb;
 pub mod keep;
+mod lock;
 pub mod metrics;
 pub mod migration;
 pub mod mismatch;

@@ -1,7 +1,7 @@
 //! The command `erase`: forgets a task for good.
 //!
 //! The stream first, so that nothing can bring the rows back: a rebuild has nothing to make them of, and projectors that may have
-//! an event of the task in hand are waited for before (`hands`). Then the rows, in one transaction, with the jobs that the
+//! an event of the task in hand are waited for before (`hands`); a verify or rebuild, which has many, keeps it off by a lock. Then the rows, in one transaction, with the jobs that the
 //! task won given to the best of their other tasks. Run again, it goes on where it was killed.
 
 mod hands;
@@ -11,17 +11,21 @@ mod report;
 use std::io;
 use std::process::ExitCode;
 
-use database::{Database, DatabaseError, Trouble};
+use database::{Database, DatabaseError, Session, SessionError, Trouble};
 use schemas::delivery::TaskId;
 use schemas::event::MsgId;
+use schemas::job_key::Rules;
 use schemas::timestamp::cut_to_microseconds;
 use stream::consume::ApiError;
 use stream::read::ScanError;
 use thiserror::Error;
+use tokio_postgres::Client;
 
 use crate::config::EraseConfig;
+use crate::lock::lock;
 use crate::print::print;
 use crate::reach::{self, Log, ReachError};
+use crate::remembered::rules_stand;
 use crate::removals::{Events, Traces, others, take, traces};
 use crate::statements::{Crowned, crown};
 use hands::Hands;
@@ -53,6 +57,14 @@ pub enum EraseError {
     /// The projectors cannot be asked how far they are.
     #[error("asking for the consumer of the projectors")]
     Consumer(#[source] ApiError),
+    /// There is no session to hold the lock in.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A rebuild puts other rules in force.
+    #[error(
+        "a rebuild makes the rows anew under other rules: run `projector rebuild` to its end, then run this again"
+    )]
+    Rules,
     /// The tables cannot be changed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -61,8 +73,8 @@ pub enum EraseError {
     Print(#[from] io::Error),
 }
 
-/// Erases the task and says what that was. The exit code is 1 when there is nothing of it, when a projector may have an event
-/// of it in hand so that nothing was touched yet, and when one may have got one in hand meanwhile.
+/// Erases the task and says what that was. The exit code is 1 when there is nothing of it, when a projector, a
+/// verify or a rebuild may have an event of it in hand so that nothing was touched yet, and when one may have got one in hand meanwhile.
 ///
 /// # Errors
 /// When it cannot be erased. What was erased by then stays so; the next run does the rest.
@@ -71,6 +83,19 @@ pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
     let log = reach::stream(&config.reach).await?;
     let stream = &config.reach.stream.name;
     let task = &config.task_id;
+    // Held until the session ends, with this function.
+    let session = match config.dry_run {
+        true => None,
+        false => Some(Session::open(&config.reach.rows.database, "projector").await?),
+    };
+    if let Some(session) = &session
+        && !lock(session, config.wait).await?
+    {
+        let nothing = Seen::default();
+        let report = Report::new(task, Outcome::Waiting, &nothing, Traces::default());
+        print(report.text(config.json).as_bytes())?;
+        return Ok(ExitCode::FAILURE);
+    }
     let rules = database
         .snapshot(async |client| crate::explain::rules(client, stream).await)
         .await?;
@@ -88,7 +113,7 @@ pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
     } else if config.dry_run {
         Outcome::Planned
     } else {
-        take_away(&config, &log, &database, &events, &seen).await?
+        take_away(&config, &log, &database, rules, &events, &seen).await?
     };
     let report = Report::new(task, outcome, &seen, found);
     print(report.text(config.json).as_bytes())?;
@@ -102,9 +127,15 @@ async fn take_away(
     config: &EraseConfig,
     log: &Log,
     database: &Database,
+    rules: Rules,
     events: &Events,
     seen: &Seen,
 ) -> Result<Outcome, EraseError> {
+    let stream = log.reader.stream();
+    let stand = database.snapshot(async |client| rules_stand(client, stream, rules).await);
+    if !stand.await? {
+        return Err(EraseError::Rules);
+    }
     let seqs: Vec<u64> = seen.events.iter().map(|event| event.seq).collect();
     let hands = Hands::new(log, config);
     let Some(before) = hands.empty(&seqs).await? else {
@@ -115,7 +146,17 @@ async fn take_away(
         erased.map_err(|source| EraseError::Event { seq: *seq, source })?;
     }
     let settled = hands.stayed_empty(before, &seqs).await?;
-    forget(database, &config.task_id, events, seen).await?;
+    forget(
+        database,
+        &config.task_id,
+        events,
+        seen,
+        async |client| match rules_stand(client, stream, rules).await? {
+            true => Ok(()),
+            false => Err(EraseError::Rules),
+        },
+    )
+    .await?;
     Ok(if settled {
         Outcome::Erased
     } else {
@@ -137,13 +178,14 @@ fn events(log: &Log, task: &TaskId, seen: &Seen) -> Events {
     }
 }
 
-/// Takes the task out of the tables, and gives the jobs that it won to others.
+/// Takes the task out of the tables, and gives the jobs that it won to others, if `may_stay` finds nothing against it.
 async fn forget(
     database: &Database,
     task: &TaskId,
     events: &Events,
     seen: &Seen,
-) -> Result<Traces, DatabaseError> {
+    may_stay: impl AsyncFn(&Client) -> Result<(), EraseError>,
+) -> Result<Traces, EraseError> {
     let mut contentions = 0;
     loop {
         let done = database.transaction(async |client, _| {
@@ -164,10 +206,13 @@ async fn forget(
                 })
                 .collect();
             crown(client, &crowned).await?;
-            Ok::<_, DatabaseError>(taken)
+            may_stay(client).await?;
+            Ok::<_, EraseError>(taken)
         });
         match done.await {
-            Err(error) if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS => {
+            Err(EraseError::Database(error))
+                if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS =>
+            {
                 contentions += 1;
             }
             done => return done,

@@ -16,7 +16,7 @@ pub(super) enum Outcome {
     Unknown,
     /// A dry run: nothing was touched.
     Planned,
-    /// A projector may have an event in hand: nothing was touched.
+    /// A projector, a verify or a rebuild may have an event in hand: nothing was touched.
     Waiting,
     /// Everything is gone.
     Erased,
@@ -71,8 +71,9 @@ impl<'s> Report<'s> {
             Outcome::Unknown => format!("nothing is known of task {task}\n"),
             Outcome::Planned => format!("task {task}: this would be erased\n"),
             Outcome::Waiting => format!(
-                "task {task}: nothing was erased, since a projector may have an event of it in hand. Let the projectors catch up, or \
-                 stop them and say --projectors-stopped\n"
+                "task {task}: nothing was erased, since a projector, or a verify, rebuild or other erasure that runs, may have an \
+                 event of it in hand. Let it come to its end and the projectors catch up, or stop the projectors and say \
+                 --projectors-stopped\n"
             ),
             Outcome::Erased | Outcome::Unsettled => format!("task {task} is erased\n"),
         };

@@ -15,14 +15,12 @@ use super::origin::{Beginning, Stranger, stranger};
 use super::rules;
 use crate::config::RebuildConfig;
 use crate::decode::Decoder;
+use crate::lock::lock;
 use crate::reach::{self, Log, ReachError};
 use crate::remembered::{Settled, look, settle};
 
-/// The lock that a verify and a rebuild take. Arbitrary, and must never change.
-const LOCK: i32 = 0x7265_6275;
 /// How long the session of one that was killed may hold it: its server notices within a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Everything that was found out before the work begins.
 #[derive(Debug)]
@@ -54,7 +52,9 @@ impl Ground {
             FitError::Unfit(unfit) => RebuildError::Unfit(unfit.into()),
             FitError::Database(error) => RebuildError::Database(error),
         })?;
-        lock(&session).await?;
+        if !lock(&session, LOCK_PATIENCE).await? {
+            return Err(RebuildError::Busy);
+        }
         let stream = &config.reach.stream.name;
         let mut log = reach::stream(&config.reach).await?;
         let row = look(session.client(), stream).await?;
@@ -161,15 +161,4 @@ impl Ground {
             })
             .await
     }
-}
-
-async fn lock(session: &Session) -> Result<(), RebuildError> {
-    let given_up = tokio::time::Instant::now() + LOCK_PATIENCE;
-    while !session.try_lock(LOCK).await? {
-        if tokio::time::Instant::now() >= given_up {
-            return Err(RebuildError::Busy);
-        }
-        tokio::time::sleep(LOCK_PAUSE).await;
-    }
-    Ok(())
 }

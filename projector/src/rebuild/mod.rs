@@ -47,7 +47,7 @@ pub enum RebuildError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Another one runs.
-    #[error("another verify or rebuild of these tables is running")]
+    #[error("another verify or rebuild of these tables, or an erasure, is running")]
     Busy,
     /// The rows were made under other rules.
     #[error(transparent)]

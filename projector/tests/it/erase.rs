@@ -352,3 +352,68 @@ async fn a_stream_that_lets_nothing_be_deleted_is_refused_before_any_row_is_touc
     );
     assert_eq!(world.count("answers").await, 1);
 }
+
+#[tokio::test]
+async fn while_a_rebuild_runs_nothing_is_touched() {
+    let world = World::new().await;
+    for task in ["t", "u"] {
+        world.publish(&Answer::of(task)).await;
+    }
+    let projector = world.start().await;
+    world.rows("answers", 2).await;
+    world.settled().await;
+    projector.stop().await;
+    let wrong = "update answers set response = null where task_id = 'u'";
+    world.sql.batch_execute(wrong).await.unwrap();
+    let mut other = world.database.connect().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("select from answers where task_id = 'u' for update")
+        .await
+        .unwrap();
+    let builder = world.projector();
+    let rebuilding = {
+        let builder = builder.clone();
+        tokio::spawn(async move { builder.stdout(&["rebuild"]).await })
+    };
+    eventually("the rebuild waits for the row", SOON, async || {
+        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+                        where not l.granted and a.datname = current_database()";
+        match world.value::<i64>(waiting, &[]).await {
+            0 => Err("nobody waits"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    let (code, report) = erase(&builder, &["--wait", "300ms", "t"]).await;
+    assert_eq!((code, &report["outcome"]), (Some(1), &json!("waiting")));
+    assert_eq!(world.stream().await.cached_info().state.messages, 2);
+    assert_eq!(world.count("answers").await, 2);
+    let (code, plan) = erase(&builder, &["--dry-run", "t"]).await;
+    assert_eq!((code, &plan["outcome"]), (Some(0), &json!("planned")));
+
+    let (erased, rebuilt) = tokio::join!(erase(&builder, &["t"]), async {
+        lock.rollback().await.unwrap();
+        rebuilding.await.unwrap()
+    });
+    assert_eq!((rebuilt.0, erased.0), (Some(0), Some(0)));
+    assert_eq!(erased.1["outcome"], "erased");
+    assert_eq!(world.count("answers").await, 1);
+}
+
+#[tokio::test]
+async fn while_a_change_of_rules_is_not_done_nothing_is_touched() {
+    let world = World::new().await;
+    world.publish(&Answer::of("t")).await;
+    let projector = world.start().await;
+    world.rows("answers", 1).await;
+    world.settled().await;
+    projector.stop().await;
+    let changing = "update projection set rules = rules || '{\"changing\": true}'";
+    world.sql.batch_execute(changing).await.unwrap();
+    let output = world.projector().command(&["erase", "t"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("under other rules"), "{said}");
+    assert_eq!(world.stream().await.cached_info().state.messages, 1);
+    assert_eq!(world.count("answers").await, 1);
+}
