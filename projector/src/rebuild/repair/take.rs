@@ -75,11 +75,28 @@ impl Repair<'_> {
             .await?;
             let Some(last) = page.last() else { break };
             after = Some(last.key.clone());
-            let (keys, seqs) = Extra::columns(&page);
-            *repaired.winners.of_mut(finding) += transact(self.intake.session, async |client| {
-                set::take_winners(client, &keys, &seqs).await
-            })
-            .await?;
+            let mut parts = vec![page.as_slice()];
+            while let Some(part) = parts.pop() {
+                let (keys, seqs) = Extra::columns(part);
+                let taken = transact(self.intake.session, async |client| {
+                    set::take_winners(client, &keys, &seqs).await
+                });
+                match (taken.await, part) {
+                    (Ok(taken), _) => *repaired.winners.of_mut(finding) += taken,
+                    (Err(error), [row]) if is_referenced(&error) => {
+                        repaired.referenced += 1;
+                        warn!(
+                            job.key = row.key,
+                            "a winner that the stream does not know stays: another table refers to it"
+                        );
+                    }
+                    (Err(error), _) if is_referenced(&error) => {
+                        let (first, second) = part.split_at(part.len() / 2);
+                        parts.extend([second, first]);
+                    }
+                    (Err(error), _) => return Err(error.into()),
+                }
+            }
             step(page.len() as u64);
         }
         Ok(())
@@ -109,7 +126,12 @@ impl Repair<'_> {
 
 fn is_referenced(error: &SessionError) -> bool {
     match error {
-        SessionError::Database(error) => error.code() == Some(&SqlState::FOREIGN_KEY_VIOLATION),
+        // The second one for a key with `on delete restrict`, in newer servers.
+        SessionError::Database(error) => [
+            Some(&SqlState::FOREIGN_KEY_VIOLATION),
+            Some(&SqlState::RESTRICT_VIOLATION),
+        ]
+        .contains(&error.code()),
         SessionError::Pooler => false,
     }
 }

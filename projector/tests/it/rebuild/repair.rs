@@ -193,6 +193,20 @@ async fn a_row_that_another_table_refers_to_stays_and_is_told() {
     assert_eq!(left, 41);
 }
 
+#[tokio::test]
+async fn a_winner_that_another_table_refers_to_stays_and_is_told() {
+    let (world, projector) = world(40).await;
+    projector.stop().await;
+    let refer = "insert into winners values ('extra', 'extra', 'COMPLETED', now(), 2), ('other', 'other', 'COMPLETED', now(), 3);
+                 create table notes (job_key text collate \"C\" references winners on delete restrict);
+                 insert into notes values ('extra')";
+    world.sql.batch_execute(refer).await.unwrap();
+    let rebuilt = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(1), "{rebuilt:?}");
+    assert_eq!(rebuilt.number("/referenced"), 1);
+    assert_eq!(rebuilt.repaired("winners"), [0, 0, 1, 0, 0]);
+}
+
 /// As a constraint of the database's own: an index on an expression of the response.
 #[tokio::test]
 async fn a_row_that_the_database_refuses_is_parked_and_does_not_count_as_missing() {
@@ -221,6 +235,20 @@ async fn a_row_that_the_database_refuses_is_parked_and_does_not_count_as_missing
     let verified = run(&world.projector(), &["verify", "--deep"]).await;
     assert_eq!(verified.number("/refused"), 1);
     assert_eq!(verified.found("answers"), [0; 5], "{verified:?}");
+
+    // The first load says so too.
+    let empty = "create table winners_kept as select * from winners; create table answers_kept as select * from answers;
+                 create table parked_kept as select * from parked; truncate answers, winners, parked";
+    world.sql.batch_execute(empty).await.unwrap();
+    let loaded = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(
+        (loaded.code, loaded.number("/refused")),
+        (Some(1), 1),
+        "{loaded:?}"
+    );
+    let back = "truncate answers, winners, parked; insert into answers select * from answers_kept;
+                insert into winners select * from winners_kept; insert into parked select * from parked_kept";
+    world.sql.batch_execute(back).await.unwrap();
 
     // Taken after all, by a projector that tried later.
     let taken = "drop trigger refuse on answers; insert into answers select * from kept";
