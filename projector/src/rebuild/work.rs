@@ -99,6 +99,7 @@ async fn fill(ground: &Ground) -> Result<Report, RebuildError> {
     Ok(Report {
         loaded: true,
         refused: loaded.refused,
+        equal: loaded.refused == 0,
         ..found(ground, "rebuild", replayed, ground.end, Compared::default())
     })
 }
