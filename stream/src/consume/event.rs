@@ -140,18 +140,19 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn read(reply: &str) -> Option<Self> {
-        let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-        let numbers = match tokens.len() {
-            7 => &tokens[2..],
-            9.. => &tokens[4..],
+        let tokens = reply.strip_prefix("$JS.ACK.")?.split('.');
+        let names = match tokens.clone().count() {
+            7 => 2,
+            9.. => 4,
             _ => return None,
         };
+        let mut numbers = tokens.skip(names);
         Some(Self {
-            delivered: numbers[0].parse().ok()?,
-            seq: numbers[1].parse().ok()?,
-            consumer_seq: numbers[2].parse().ok()?,
-            time: OffsetDateTime::from_unix_timestamp_nanos(numbers[3].parse().ok()?).ok()?,
-            pending: numbers[4].parse().ok()?,
+            delivered: numbers.next()?.parse().ok()?,
+            seq: numbers.next()?.parse().ok()?,
+            consumer_seq: numbers.next()?.parse().ok()?,
+            time: OffsetDateTime::from_unix_timestamp_nanos(numbers.next()?.parse().ok()?).ok()?,
+            pending: numbers.next()?.parse().ok()?,
         })
     }
 }
