@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use schemas::delivery::{self, Delivery, Problem, Problems, TaskId, TaskResult, Unreadable};
 use schemas::digest::ResponseDigest;
-use schemas::event::{Fact, Received, Subjects, Via, check_other, check_result, is_filed_unread};
+use schemas::event::{Fact, Subjects, Via, check_other, check_result, header, is_filed_unread};
 use schemas::job_key::{Rules, job_key};
 use schemas::timestamp::cut_to_microseconds;
 use schemas::winner::{Provenance, TaskRank};
@@ -41,11 +41,11 @@ pub struct Message {
 impl Message {
     /// One that was delivered.
     pub fn of(event: &StoredEvent) -> Self {
-        let headers = Received::from_headers(event.header_pairs());
+        let (msg_id, via) = id_and_via(event.header_pairs());
         Self {
             subject: event.subject.clone(),
-            msg_id: headers.msg_id,
-            via: headers.via,
+            msg_id,
+            via,
             unreadable: event.unreadable,
             seq: event.seq,
             time: event.time,
@@ -56,17 +56,34 @@ impl Message {
 
 impl From<ReadEvent> for Message {
     fn from(event: ReadEvent) -> Self {
-        let headers = Received::from_headers(event.header_pairs());
+        let (msg_id, via) = id_and_via(event.header_pairs());
         Self {
             subject: event.subject,
-            msg_id: headers.msg_id,
-            via: headers.via,
+            msg_id,
+            via,
             unreadable: event.unreadable,
             seq: event.seq,
             time: event.time,
             body: event.body,
         }
     }
+}
+
+/// As [`schemas::event::Received`] reads them, and nothing else: to read all of the headers costs as much as to read a short
+/// body.
+fn id_and_via<'h>(headers: impl Iterator<Item = (&'h str, &'h str)>) -> (Option<String>, Option<Via>) {
+    let (mut msg_id, mut via) = (None, None);
+    for (name, value) in headers {
+        if msg_id.is_none() && name.eq_ignore_ascii_case(header::MSG_ID) {
+            msg_id = Some(value.to_owned());
+        } else if via.is_none() && name.eq_ignore_ascii_case(header::VIA) {
+            via = value.parse().ok();
+        }
+        if msg_id.is_some() && via.is_some() {
+            break;
+        }
+    }
+    (msg_id, via)
 }
 
 /// What a message turned out to be.
