@@ -1,15 +1,15 @@
 //! Going through the stream from its first message to an end, decoding on the way.
 //!
-//! Three things happen at a time: the broker is asked for the next messages, the ones before are decoded on threads of their
-//! own, and the ones before those are brought into the database. Between them is room for a few stretches of the stream and no
+//! Three things happen at a time: the next messages are read from the broker, on a thread of their own, the ones before are
+//! decoded on others, and the ones before those are brought into the database. Between them is room for a few stretches of the stream and no
 //! more, so memory does not grow with its length.
 
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
-use stream::ReadEvent;
 use stream::read::{Scan, ScanError};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use crate::decode::{Decoded, Decoder, Message};
 use crate::reach::Log;
@@ -68,26 +68,23 @@ pub(super) fn replay<T: Send + 'static, M: Fn(&Stretch) -> T + Clone + Send + 's
     let decoder = Arc::clone(decoder);
     let scan = log.reader.scan(&log.nats, first, last);
     let (read, waiting) = mpsc::channel(WAITING);
-    let reading = tokio::spawn(async move {
-        let ended = read_all(scan, first, last, &read).await;
-        if let Err(error) = ended {
-            // Nobody listens any more when the work has ended for another reason.
-            let _ = read.send(Err(error)).await;
+    let reading = spawn_blocking(move || read_here(scan, first, last, read));
+    let waiting = (waiting, reading);
+    futures_util::stream::unfold(waiting, async |(mut waiting, reading)| {
+        match waiting.recv().await {
+            Some(read) => Some((read, (waiting, reading))),
+            None => match reading.await {
+                Ok(()) => None,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
         }
-    });
-    let waiting = Waiting {
-        messages: waiting,
-        reading,
-    };
-    futures_util::stream::unfold(waiting, async |mut waiting| {
-        waiting.messages.recv().await.map(|read| (read, waiting))
     })
     .map(move |read| {
         let (decoder, make) = (Arc::clone(&decoder), make.clone());
         async move {
-            let (events, from, to) = read?;
-            let decoding = tokio::task::spawn_blocking(move || {
-                let stretch = decode(&decoder, events, from, to);
+            let (messages, from, to) = read?;
+            let decoding = spawn_blocking(move || {
+                let stretch = decode(&decoder, messages, from, to);
                 let made = make(&stretch);
                 (stretch, made)
             });
@@ -100,25 +97,32 @@ pub(super) fn replay<T: Send + 'static, M: Fn(&Stretch) -> T + Clone + Send + 's
     .buffered(AT_A_TIME)
 }
 
-type Read = Result<(Vec<ReadEvent>, u64, u64), ScanError>;
+type Read = Result<(Vec<Message>, u64, u64), ScanError>;
 
-/// Ends with the work that it is done for.
-struct Waiting {
-    messages: mpsc::Receiver<Read>,
-    reading: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.reading.abort();
-    }
+/// Reads on this thread alone, the connection included: handed from one to another, each message would wake a thread. Ends when
+/// nobody listens any more.
+fn read_here(scan: Scan, first: u64, last: u64, read: mpsc::Sender<Read>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a thread with a runtime can have another one");
+    runtime.block_on(async {
+        tokio::select! {
+            ended = read_all(scan, first, last, &read) => if let Err(error) = ended {
+                let _ = read.send(Err(error)).await;
+            },
+            () = read.closed() => {}
+        }
+    });
 }
 
 async fn read_all(mut scan: Scan, first: u64, last: u64, read: &mpsc::Sender<Read>) -> Result<(), ScanError> {
     let mut from = first;
     while let Some(events) = scan.next().await? {
         let to = events.last().map_or(from, |event| event.seq);
-        if read.send(Ok((events, from, to))).await.is_err() {
+        // Only what is needed goes on: headers are many small pieces of memory, best given back by the thread that took them.
+        let messages = events.into_iter().map(Message::from).collect();
+        if read.send(Ok((messages, from, to))).await.is_err() {
             return Ok(());
         }
         from = to + 1;
@@ -130,16 +134,16 @@ async fn read_all(mut scan: Scan, first: u64, last: u64, read: &mpsc::Sender<Rea
     Ok(())
 }
 
-fn decode(decoder: &Decoder, events: Vec<ReadEvent>, from: u64, to: u64) -> Stretch {
+fn decode(decoder: &Decoder, messages: Vec<Message>, from: u64, to: u64) -> Stretch {
     let mut gone = Vec::new();
     let mut next = from;
-    let mut decoded = Vec::with_capacity(events.len());
-    for event in events {
-        if event.seq > next {
-            gone.push((next, event.seq - 1));
+    let mut decoded = Vec::with_capacity(messages.len());
+    for message in messages {
+        if message.seq > next {
+            gone.push((next, message.seq - 1));
         }
-        next = event.seq + 1;
-        decoded.push(decoder.decode(Message::from(event)));
+        next = message.seq + 1;
+        decoded.push(decoder.decode(message));
     }
     if next <= to {
         gone.push((next, to));
