@@ -3,11 +3,14 @@
 //! There is nothing to compare with, so the rows go straight into place, by COPY. That fails when a key is there already,
 //! because a task has two events or a live projector was faster; then the stretch goes in as projecting brings it in.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{DatabaseError, SessionError, Trouble};
-use futures_util::{TryStreamExt, pin_mut};
+use database::{DatabaseError, Session, SessionError, Trouble};
+use futures_util::{Stream, TryStreamExt};
+use stream::read::ScanError;
+use tokio::sync::Mutex;
 use tokio_postgres::error::SqlState;
 
 use super::RebuildError;
@@ -39,27 +42,63 @@ pub(super) struct Loaded {
     pub(super) refused: u64,
 }
 
-/// Brings in all events up to `end`. `step` hears how far it is.
+/// Brings in all events up to `end`, over two sessions: while one of them waits, for us or for the disk, the other one works.
+/// Rows only rise, so it does not matter which of two stretches comes first. `step` hears how far it is.
 pub(super) async fn load(
     intake: Intake<'_>,
+    beside: &Session,
     decoder: &Arc<Decoder>,
     end: u64,
-    mut step: impl FnMut(u64),
+    step: impl FnMut(u64),
 ) -> Result<Loaded, RebuildError> {
-    let mut loaded = Loaded::default();
-    let stretches = replay(intake.log, decoder, 1, end, answers);
-    pin_mut!(stretches);
-    while let Some((stretch, answers)) = stretches.try_next().await? {
-        loaded.tally.add(&stretch);
-        for (first, last) in &stretch.gone {
-            loaded.gone.add(*first, *last);
-        }
+    let stretches = pin!(replay(intake.log, decoder, 1, end, answers));
+    let shared = Mutex::new(Shared {
+        stretches,
+        loaded: Loaded::default(),
+        step,
+    });
+    let second = Intake {
+        session: beside,
+        ..intake
+    };
+    let (first, second) = tokio::try_join!(take_turns(intake, &shared), take_turns(second, &shared))?;
+    Ok(Loaded {
+        refused: first + second,
+        ..shared.into_inner().loaded
+    })
+}
+
+/// What the two sessions have in common.
+struct Shared<S, F> {
+    stretches: S,
+    loaded: Loaded,
+    step: F,
+}
+
+/// Brings in stretches until none is left. Gives how many results the database refused.
+async fn take_turns<S, F>(intake: Intake<'_>, shared: &Mutex<Shared<S, F>>) -> Result<u64, RebuildError>
+where
+    S: Stream<Item = Result<(Stretch, Option<Bytes>), ScanError>> + Unpin,
+    F: FnMut(u64),
+{
+    let mut refused = 0;
+    loop {
+        let (stretch, answers) = {
+            let mut shared = shared.lock().await;
+            let Some((stretch, answers)) = shared.stretches.try_next().await? else {
+                return Ok(refused);
+            };
+            shared.loaded.tally.add(&stretch);
+            for (first, last) in &stretch.gone {
+                shared.loaded.gone.add(*first, *last);
+            }
+            (shared.step)(stretch.last);
+            (stretch, answers)
+        };
         if !copy(intake, &stretch, answers).await? {
-            loaded.refused += intake.bring_in(&stretch.events).await?;
+            refused += intake.bring_in(&stretch.events).await?;
         }
-        step(stretch.last);
     }
-    Ok(loaded)
 }
 
 /// The rows of a stretch, each task once and in byte order, as projecting takes its locks.

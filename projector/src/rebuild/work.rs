@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use database::Session;
 use futures_util::{TryStreamExt, pin_mut};
 use tokio::time::Instant;
 use tracing::info;
@@ -45,7 +46,7 @@ pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
     let report = if has_rows(ground.session.client()).await? {
         put_right(&ground, config.prune).await?
     } else {
-        fill(&ground).await?
+        fill(&ground, &config).await?
     };
     finish(report, begun, config.json)
 }
@@ -87,9 +88,10 @@ async fn put_right(ground: &Ground, prune: bool) -> Result<Report, RebuildError>
     Ok(report)
 }
 
-async fn fill(ground: &Ground) -> Result<Report, RebuildError> {
+async fn fill(ground: &Ground, config: &RebuildConfig) -> Result<Report, RebuildError> {
+    let beside = Session::open(&config.reach.rows.database, "projector").await?;
     let mut progress = Progress::new("filling the tables", 1, ground.end);
-    let loaded = load(ground.intake(), &ground.decoder, ground.end, |seq| {
+    let loaded = load(ground.intake(), &beside, &ground.decoder, ground.end, |seq| {
         progress.at(seq)
     })
     .await?;
