@@ -4,6 +4,7 @@ mod database;
 mod judging;
 mod network;
 mod processes;
+mod replaying;
 mod sending;
 mod servers;
 mod submitting;

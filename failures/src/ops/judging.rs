@@ -9,14 +9,16 @@ use crate::world::{Kind, SOON, STREAM, Who, World};
 
 impl World {
     /// Waits until every program that should run is ready, the provider has nothing left to send, the reconcilers have
-    /// nothing left to fetch and the projectors have handled everything; then judges. Everything that was broken must be repaired before.
+    /// nothing left to fetch and the projectors have handled everything; then judges, and has `projector verify` judge too.
+    /// Everything that was broken must be repaired before.
     ///
     /// # Panics
     /// When it does not become quiet, when a program has ended by itself, and when the verdict has faults: the message
     /// says which id is where.
     pub async fn settle_and_judge(&mut self) -> Verdict {
         self.settle().await;
-        let verdict = self.judge().await;
+        let mut verdict = self.judge().await;
+        verdict.faults.extend(self.verdict_of_verify().await);
         assert!(verdict.faults.is_empty(), "seed {}: {verdict}", self.setup.seed.0);
         verdict
     }

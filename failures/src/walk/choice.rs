@@ -30,6 +30,8 @@ const CHOICES: &[(u32, Choice)] = &[
     (3, Choice::Deed(Deed::BackUp)),
     (3, Choice::Deed(Deed::PutBack)),
     (2, Choice::Deed(Deed::PowerCut)),
+    (2, Choice::Deed(Deed::Corrupt)),
+    (3, Choice::Rebuild),
     (10, Choice::Kill),
     (7, Choice::Stop),
     (3, Choice::Freeze),
@@ -56,6 +58,7 @@ enum Choice {
     Breakage(Breakage),
     Burst,
     Lose,
+    Rebuild,
     Kill,
     Stop,
     Freeze,
@@ -114,6 +117,7 @@ impl Choice {
             Choice::Look => return Some(Operation::Look),
             Choice::Burst => return Some(Operation::Do(Deed::Burst(rng.random_range(5..=60)))),
             Choice::Lose => return Some(Operation::Do(Deed::Lose(rng.random_range(1..=12)))),
+            Choice::Rebuild => return Some(Operation::Do(Deed::Rebuild(rng.random_range(1..=100)))),
             Choice::Deed(deed) => return state.can_be_done(deed).then_some(Operation::Do(deed)),
             Choice::Breakage(breakage) => breakage,
             Choice::Kill => Breakage::Killed(program(rng)),
@@ -180,9 +184,13 @@ mod tests {
                     .map(|name| format!("kill {name}"))
                     .into(),
                 Choice::Link => ILLS.iter().map(|ill| format!("link: {ill}")).collect(),
-                Choice::Burst | Choice::Lose | Choice::Stop | Choice::Freeze | Choice::Api | Choice::Look => {
-                    continue;
-                }
+                Choice::Burst
+                | Choice::Lose
+                | Choice::Rebuild
+                | Choice::Stop
+                | Choice::Freeze
+                | Choice::Api
+                | Choice::Look => continue,
             };
             for kind in all {
                 assert!(kinds.contains(&kind), "{kind}");

@@ -11,6 +11,7 @@ const ANSWERS: [u16; 4] = [204, 400, 408, 503];
 impl Walker {
     pub(super) async fn judge(&mut self) -> Verdict {
         let mut verdict = self.world.judge().await;
+        verdict.faults.extend(self.world.verdict_of_verify().await);
         self.answers_were_right(&mut verdict.faults);
         self.submissions_are_settled(&mut verdict.faults).await;
         self.logs_hold_no_panic_and_no_secret(&mut verdict.faults);

@@ -50,6 +50,10 @@ pub enum Deed {
     PutBack,
     /// Servers and programs are killed, all at once.
     PowerCut,
+    /// Somebody deletes, changes and invents rows.
+    Corrupt,
+    /// The tables are rebuilt, and that is killed after so many hundredths of a second.
+    Rebuild(u8),
 }
 
 /// What somebody changes about the consumer.
@@ -218,6 +222,8 @@ impl Deed {
             Self::BackUp => "back up the database",
             Self::PutBack => "put the database back",
             Self::PowerCut => "power cut",
+            Self::Corrupt => "corrupt the tables",
+            Self::Rebuild(_) => "rebuild",
         }
     }
 }

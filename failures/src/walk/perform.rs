@@ -66,6 +66,16 @@ impl Walker {
                 self.unlock_rows();
                 self.application.begin_again();
             }
+            Deed::Corrupt => {
+                self.deeds += 1;
+                let turn = i32::try_from(self.deeds % 8).expect("it is less than eight");
+                self.world.corrupt(turn).await;
+                self.corrupted = true;
+            }
+            Deed::Rebuild(hundredths) => {
+                let time = Duration::from_millis(10 * u64::from(hundredths));
+                self.world.rebuild_killed_after(time).await;
+            }
             Deed::PowerCut => {
                 let programs = self.state.programs().to_vec();
                 let running = programs.into_iter().filter(|who| self.state.runs(*who));

@@ -65,7 +65,9 @@ impl Walker {
             | Deed::EndSessions
             | Deed::BackUp
             | Deed::PutBack
-            | Deed::PowerCut => {
+            | Deed::PowerCut
+            | Deed::Corrupt
+            | Deed::Rebuild(_) => {
                 unreachable!("{deed:?} sends nothing")
             }
         }

@@ -42,6 +42,7 @@ impl State {
         match deed {
             Deed::DeleteConsumer | Deed::ChangeConsumer(_) => self.broker_runs(),
             Deed::BackUp | Deed::EndSessions => self.database_writes(),
+            Deed::Corrupt => self.database_writes() && !self.is(Breakage::RowsLocked),
             Deed::PutBack => self.backed_up && !self.is(Breakage::DatabaseFrozen),
             _ => true,
         }

@@ -71,6 +71,8 @@ pub(super) struct Walker {
     pub(super) rotations: u64,
     /// The stream's own limit.
     pub(super) stream_limit: i64,
+    /// Whether somebody changed rows that nothing but a rebuild puts right.
+    pub(super) corrupted: bool,
     /// Whether right deliveries may have been answered 400 since they were last counted, and how many were by then.
     pub(super) refusals_excused: bool,
     pub(super) refused: u64,
@@ -123,6 +125,7 @@ impl Walker {
             deeds: 0,
             rotations: 0,
             stream_limit,
+            corrupted: false,
             refusals_excused: false,
             refused: 0,
         }
@@ -149,6 +152,9 @@ impl Walker {
         self.story.0.waits();
         // From here on the provider's attempts follow each other fast: no delivery may use them up on who is about to be ready.
         self.world.programs_are_ready().await;
+        if std::mem::take(&mut self.corrupted) {
+            self.world.rebuild().await;
+        }
         self.world.provider_is_quiet().await;
         if self.redeliver_what_nobody_can_fetch() > 0 {
             self.world.provider_is_quiet().await;

@@ -8,6 +8,7 @@ mod full;
 mod ingress;
 mod killed_between;
 mod maintenance;
+mod rebuild;
 mod receiver_article;
 mod redirect;
 mod secrets;
