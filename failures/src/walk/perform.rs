@@ -56,10 +56,12 @@ impl Walker {
             Deed::BackUp => {
                 self.backup = Some(self.world.back_up_database().await);
                 self.state.backed_up = true;
+                self.backup_is_corrupted = self.corrupted;
             }
             Deed::PutBack => {
                 let backup = self.backup.as_ref().expect("it was backed up");
                 self.world.put_back_database(backup).await;
+                self.corrupted = self.backup_is_corrupted;
                 // It runs, its settings are those of then, and nobody has a session.
                 self.state.mended(Breakage::DatabaseKilled);
                 self.state.mended(Breakage::ReadOnly);

@@ -73,6 +73,8 @@ pub(super) struct Walker {
     pub(super) stream_limit: i64,
     /// Whether somebody changed rows that nothing but a rebuild puts right.
     pub(super) corrupted: bool,
+    /// Whether they were so when the database was backed up.
+    pub(super) backup_is_corrupted: bool,
     /// Whether right deliveries may have been answered 400 since they were last counted, and how many were by then.
     pub(super) refusals_excused: bool,
     pub(super) refused: u64,
@@ -126,6 +128,7 @@ impl Walker {
             rotations: 0,
             stream_limit,
             corrupted: false,
+            backup_is_corrupted: false,
             refusals_excused: false,
             refused: 0,
         }
