@@ -13,6 +13,7 @@ use super::RebuildError;
 use super::intake::Intake;
 use super::origin::{Beginning, Stranger, stranger};
 use super::rules;
+use super::transact::Transactions;
 use crate::config::RebuildConfig;
 use crate::decode::Decoder;
 use crate::lock::lock;
@@ -37,6 +38,8 @@ pub(super) struct Ground {
     beginning: Beginning,
     database: Database,
     life: Life,
+    /// How long a statement of a repair may take.
+    statement: Duration,
     rules: Rules,
     consumer: String,
     /// How far the rows are known to reach on this stream.
@@ -59,7 +62,11 @@ impl Ground {
         let mut log = reach::stream(&config.reach).await?;
         let row = look(session.client(), stream).await?;
         if to_write {
-            if rules::enforce(&session, stream, row.as_ref(), config.rules).await? {
+            let to = Transactions {
+                session: &session,
+                statement: config.reach.rows.limits.statement,
+            };
+            if rules::enforce(to, stream, row.as_ref(), config.rules).await? {
                 // Until now there may have been events projected under the old ones.
                 let state = log.reader.state().await?;
                 log.state = state.ok_or_else(|| ReachError::NoStream(stream.clone()))?;
@@ -94,6 +101,7 @@ impl Ground {
             beginning,
             database,
             life,
+            statement: config.reach.rows.limits.statement,
             rules: config.rules,
             consumer: config.consumer.clone(),
             remembered_floor: match &stranger {
@@ -131,7 +139,10 @@ impl Ground {
     /// For bringing events in.
     pub(super) fn intake(&self) -> Intake<'_> {
         Intake {
-            session: &self.session,
+            to: Transactions {
+                session: &self.session,
+                statement: self.statement,
+            },
             log: &self.log,
             created: self.created,
         }

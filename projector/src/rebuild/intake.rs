@@ -1,20 +1,20 @@
 //! Bringing events in as projecting does: rows are raised, what the database refuses is parked, and the others are not.
 
-use database::{DatabaseError, Session, SessionError, Trouble};
+use database::{DatabaseError, Trouble};
 use time::OffsetDateTime;
 
 use super::RebuildError;
-use super::transact::transact;
+use super::transact::Transactions;
 use crate::decode::{Decoded, Message};
 use crate::park::{log_parked, refused};
 use crate::reach::Log;
 use crate::rows::{Folded, ParkedRow, ResultRow};
-use crate::statements;
+use crate::statements::{self, Changed};
 
 /// Where events are brought in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Intake<'i> {
-    pub(super) session: &'i Session,
+    pub(super) to: Transactions<'i>,
     pub(super) log: &'i Log,
     /// When the stream was created.
     pub(super) created: OffsetDateTime,
@@ -24,25 +24,27 @@ impl Intake<'_> {
     /// Brings these in. Gives how many the database refused.
     pub(super) async fn bring_in(&self, events: &[Decoded]) -> Result<u64, RebuildError> {
         let mut refused = 0;
-        let mut parts = vec![events];
-        while let Some(part) = parts.pop() {
-            let rows = Folded::of(part.iter().filter_map(result), part.iter().filter_map(parked));
-            match self.apply(&rows).await {
-                Ok(()) => {}
-                Err(SessionError::Database(error)) if error.trouble() == Trouble::Data => match part {
-                    [Decoded::Result(row)] => {
+        self.to
+            .in_parts(
+                events,
+                async |client, part| {
+                    let rows = Folded::of(part.iter().filter_map(result), part.iter().filter_map(parked));
+                    if rows.is_empty() {
+                        return Ok(Changed::default());
+                    }
+                    statements::apply(client, self.created, &rows).await
+                },
+                |part, changed| log_new(part.iter().filter_map(parked), &changed),
+                async |decoded, error| match result(decoded) {
+                    Some(row) if error.trouble() == Trouble::Data => {
                         self.park(row, &error).await?;
                         refused += 1;
+                        Ok(())
                     }
-                    [] | [Decoded::NonFinal { .. } | Decoded::Parked(_)] => return Err(error.into()),
-                    part => {
-                        let (first, second) = part.split_at(part.len() / 2);
-                        parts.extend([second, first]);
-                    }
+                    _ => Err(error.into()),
                 },
-                Err(error) => return Err(error.into()),
-            }
-        }
+            )
+            .await?;
         Ok(refused)
     }
 
@@ -53,24 +55,18 @@ impl Intake<'_> {
         };
         let parked = refused(&Message::from(event), Some(&row.task_id), error);
         let rows = Folded::of(std::iter::empty(), std::iter::once(&parked));
-        Ok(self.apply(&rows).await?)
-    }
-
-    async fn apply(&self, rows: &Folded<'_>) -> Result<(), SessionError> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let changed = transact(self.session, async |client| {
-            statements::apply(client, self.created, rows).await
-        })
-        .await?;
-        let new = rows
-            .parked
-            .iter()
-            .filter(|row| changed.parked.contains(&row.stream_seq));
-        new.for_each(|row| log_parked(row));
+        let changed = self
+            .to
+            .run(async |client| statements::apply(client, self.created, &rows).await);
+        log_new(std::iter::once(&parked), &changed.await?);
         Ok(())
     }
+}
+
+/// Says which of these were not parked before.
+pub(super) fn log_new<'p>(rows: impl Iterator<Item = &'p ParkedRow>, changed: &Changed) {
+    rows.filter(|row| changed.parked.contains(&row.stream_seq))
+        .for_each(log_parked);
 }
 
 /// The result in it.

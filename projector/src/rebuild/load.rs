@@ -1,7 +1,8 @@
 //! Filling empty tables: the first load of a database.
 //!
 //! There is nothing to compare with, so the rows go straight into place, by COPY. That fails when a key is there already,
-//! because a task has two events or a live projector was faster; then the stretch goes in as projecting brings it in.
+//! because a task has two events or a live projector was faster; then the stretch goes in as projecting brings it in. So it does when
+//! it is too much for one statement, for that way cuts it in halves.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,13 +16,12 @@ use tokio_postgres::error::SqlState;
 
 use super::RebuildError;
 use super::copy::CopyRows;
-use super::intake::{Intake, parked, result};
+use super::intake::{Intake, log_new, parked, result};
 use super::replay::{Stretch, Tally, replay};
 use super::report::Gone;
 use super::side::send;
-use super::transact::transact;
+use super::transact::{Transactions, was_too_slow};
 use crate::decode::Decoder;
-use crate::park::log_parked;
 use crate::rows::Folded;
 use crate::statements::{self, sequence};
 
@@ -58,7 +58,10 @@ pub(super) async fn load(
         step,
     });
     let second = Intake {
-        session: beside,
+        to: Transactions {
+            session: beside,
+            ..intake.to
+        },
         ..intake
     };
     let (first, second) = tokio::try_join!(take_turns(intake, &shared), take_turns(second, &shared))?;
@@ -131,7 +134,7 @@ async fn copy(intake: Intake<'_>, stretch: &Stretch, answers: Option<Bytes>) -> 
             stretch.events.iter().filter_map(parked),
         )
     };
-    let copied = transact(intake.session, async |client| {
+    let copied = intake.to.run(async |client| {
         let hurried = client.batch_execute(HURRY).await;
         hurried.map_err(DatabaseError::of("saying how to commit"))?;
         if let Some(answers) = answers.clone() {
@@ -141,15 +144,13 @@ async fn copy(intake: Intake<'_>, stretch: &Stretch, answers: Option<Bytes>) -> 
     });
     match copied.await {
         Ok(changed) => {
-            let new = rest
-                .parked
-                .iter()
-                .filter(|row| changed.parked.contains(&row.stream_seq));
-            new.for_each(|row| log_parked(row));
+            log_new(rest.parked.iter().copied(), &changed);
             Ok(true)
         }
         Err(SessionError::Database(error))
-            if error.code() == Some(&SqlState::UNIQUE_VIOLATION) || error.trouble() == Trouble::Data =>
+            if error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+                || error.trouble() == Trouble::Data
+                || was_too_slow(&error) =>
         {
             Ok(false)
         }

@@ -12,7 +12,7 @@ use schemas::job_key::Rules;
 use tracing::info;
 
 use super::RebuildError;
-use super::transact::transact;
+use super::transact::Transactions;
 use crate::remembered::{Remembered, change_rules};
 
 /// Who writes to the tables now, and since when. Readers hold other locks.
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Puts `rules` in force when there are others, or when an earlier change did not come to its end. Gives whether rows may be
 /// of other rules now.
 pub(super) async fn enforce(
-    session: &Session,
+    to: Transactions<'_>,
     stream: &str,
     row: Option<&Remembered>,
     rules: Rules,
@@ -41,11 +41,12 @@ pub(super) async fn enforce(
         to = ?rules,
         "the rows are made anew under other rules; projectors wait until that is done"
     );
-    transact(session, async |client| change_rules(client, stream, rules).await).await?;
-    let mut writers = writers_now(session).await?;
+    to.run(async |client| change_rules(client, stream, rules).await)
+        .await?;
+    let mut writers = writers_now(to.session).await?;
     while !writers.is_empty() {
         tokio::time::sleep(PAUSE).await;
-        let now = writers_now(session).await?;
+        let now = writers_now(to.session).await?;
         writers.retain(|writer| now.contains(writer));
     }
     Ok(true)

@@ -119,22 +119,36 @@ pub async fn parked(
     execute(client, "setting parked messages", PARKED, &columns.parameters()).await
 }
 
-/// Takes rows of `answers` away that still name these events.
-///
-/// # Errors
-/// When the database fails.
-pub async fn take_answers(client: &Client, keys: &[&str], seqs: &[i64]) -> Result<u64, DatabaseError> {
-    let parameters: [Parameter<'_>; 2] = [(&keys, Type::TEXT_ARRAY), (&seqs, Type::INT8_ARRAY)];
-    execute(client, "taking answers away", TAKE_ANSWERS, &parameters).await
+/// A table whose rows are maxima over events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maxima {
+    /// One row a task.
+    Answers,
+    /// One row a job.
+    Winners,
 }
 
-/// Takes rows of `winners` away that still name these events.
+impl Maxima {
+    /// The name of the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::Winners => "winners",
+        }
+    }
+}
+
+/// Takes rows away, by key, that still name these events.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn take_winners(client: &Client, keys: &[&str], seqs: &[i64]) -> Result<u64, DatabaseError> {
+pub async fn take(client: &Client, table: Maxima, keys: &[&str], seqs: &[i64]) -> Result<u64, DatabaseError> {
     let parameters: [Parameter<'_>; 2] = [(&keys, Type::TEXT_ARRAY), (&seqs, Type::INT8_ARRAY)];
-    execute(client, "taking winners away", TAKE_WINNERS, &parameters).await
+    let (attempt, statement) = match table {
+        Maxima::Answers => ("taking answers away", TAKE_ANSWERS),
+        Maxima::Winners => ("taking winners away", TAKE_WINNERS),
+    };
+    execute(client, attempt, statement, &parameters).await
 }
 
 /// Takes rows of `parked` away.

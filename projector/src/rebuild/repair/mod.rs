@@ -22,7 +22,7 @@ use super::intake::Intake;
 use super::replay::replay;
 use super::report::{Counts, Finding};
 use crate::decode::Decoder;
-use crate::statements::set::Settable;
+use crate::statements::set::{Maxima, Settable};
 
 /// Most keys in a transaction.
 const MOST_KEYS: usize = 5_000;
@@ -53,6 +53,15 @@ pub(super) struct Repaired {
     pub(super) floor: u64,
 }
 
+impl Repaired {
+    fn of_mut(&mut self, table: Maxima) -> &mut Counts {
+        match table {
+            Maxima::Answers => &mut self.answers,
+            Maxima::Winners => &mut self.winners,
+        }
+    }
+}
+
 impl Repair<'_> {
     /// Does all of it. `step` hears how many keys were seen to.
     pub(super) async fn run(
@@ -64,17 +73,19 @@ impl Repair<'_> {
             floor: self.end,
             ..Repaired::default()
         };
-        found::index(self.intake.session.client()).await?;
+        found::index(self.intake.to.session.client()).await?;
         for finding in self.order() {
             if compared.answers.found.of(finding) > 0 {
                 self.set_answers(finding, &mut repaired, &mut step).await?;
             }
             if compared.winners.found.of(finding) > 0 {
                 self.set_winners(finding, &mut repaired, &mut step).await?;
-                self.take_winners(finding, &mut repaired, &mut step).await?;
+                self.take(Maxima::Winners, finding, &mut repaired, &mut step)
+                    .await?;
             }
             if compared.answers.found.of(finding) > 0 {
-                self.take_answers(finding, &mut repaired, &mut step).await?;
+                self.take(Maxima::Answers, finding, &mut repaired, &mut step)
+                    .await?;
             }
             if compared.parked.found.of(finding) > 0 {
                 self.set_parked(finding, &mut repaired, &mut step).await?;

@@ -8,7 +8,6 @@ use crate::decode::Decoded;
 use crate::rebuild::RebuildError;
 use crate::rebuild::found::{self, Due};
 use crate::rebuild::report::Finding;
-use crate::rebuild::transact::transact;
 use crate::rows::{ParkedRow, ResultRow};
 use crate::statements::WinnerRow;
 use crate::statements::set::{self, Settable};
@@ -26,7 +25,7 @@ impl Repair<'_> {
         for exact in [false, true] {
             let mut after = 0;
             loop {
-                let client = self.intake.session.client();
+                let client = self.intake.to.session.client();
                 let page = found::due_answers(client, finding, exact, after, MOST_KEYS).await?;
                 let Some(last) = page.last() else { break };
                 after = last.event_seq;
@@ -60,27 +59,22 @@ impl Repair<'_> {
         rows.sort_by(|a, b| a.task_id.cmp(&b.task_id));
         let rows: Vec<&ResultRow> = rows.iter().collect();
         let mut changed = 0;
-        let mut parts = vec![rows.as_slice()];
-        while let Some(part) = parts.pop() {
-            if part.is_empty() {
-                continue;
-            }
-            let set = transact(self.intake.session, async |client| {
-                set::answers(client, part, settable).await
-            });
-            match (set.await, part) {
-                (Ok(rows), _) => changed += rows,
-                (Err(SessionError::Database(error)), [row]) if error.trouble() == Trouble::Data => {
+        self.intake
+            .to
+            .in_parts(
+                &rows,
+                async |client, part| set::answers(client, part, settable).await,
+                |_, rows| changed += rows,
+                async |row, error| {
+                    if error.trouble() != Trouble::Data {
+                        return Err(error.into());
+                    }
                     self.intake.park(row, &error).await?;
                     *parked += 1;
-                }
-                (Err(SessionError::Database(error)), _) if error.trouble() == Trouble::Data => {
-                    let (first, second) = part.split_at(part.len() / 2);
-                    parts.extend([second, first]);
-                }
-                (Err(error), _) => return Err(error.into()),
-            }
-        }
+                    Ok(())
+                },
+            )
+            .await?;
         Ok(changed)
     }
 
@@ -93,17 +87,23 @@ impl Repair<'_> {
         for exact in [false, true] {
             let mut after = String::new();
             loop {
-                let client = self.intake.session.client();
+                let client = self.intake.to.session.client();
                 let page = found::due_winners(client, finding, exact, &after, MOST_KEYS).await?;
                 let Some(last) = page.last() else { break };
                 after.clone_from(&last.job_key);
                 let rows: Vec<WinnerRow<'_>> = page.iter().map(|winner| winner.row()).collect();
                 let seen: Vec<Due> = page.iter().map(|winner| winner.due()).collect();
                 let settable = self.settable(finding, exact, &seen);
-                *repaired.winners.of_mut(finding) += transact(self.intake.session, async |client| {
-                    set::winners(client, &rows, &settable).await
-                })
-                .await?;
+                let changed = repaired.winners.of_mut(finding);
+                self.intake
+                    .to
+                    .in_parts(
+                        &rows,
+                        async |client, part| set::winners(client, part, &settable).await,
+                        |_, rows| *changed += rows,
+                        async |_, error| Err(error.into()),
+                    )
+                    .await?;
                 step(page.len() as u64);
             }
         }
@@ -118,7 +118,7 @@ impl Repair<'_> {
     ) -> Result<(), RebuildError> {
         let mut after = 0;
         loop {
-            let page = found::due_parked(self.intake.session.client(), finding, after, MOST_KEYS).await?;
+            let page = found::due_parked(self.intake.to.session.client(), finding, after, MOST_KEYS).await?;
             let Some(last) = page.last() else { break };
             after = *last;
             let events = self.fetch(&page);
@@ -135,10 +135,10 @@ impl Repair<'_> {
 
     /// One at a time: there are few, and each may be as large as a message can be.
     async fn set_one_parked(&self, row: &ParkedRow) -> Result<u64, SessionError> {
-        transact(self.intake.session, async |client| {
-            set::parked(client, self.intake.created, &[row]).await
-        })
-        .await
+        self.intake
+            .to
+            .run(async |client| set::parked(client, self.intake.created, &[row]).await)
+            .await
     }
 }
 

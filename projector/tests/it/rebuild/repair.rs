@@ -304,3 +304,25 @@ async fn rows_of_an_end_that_the_stream_lost_are_kept_until_they_are_pruned() {
     let tables = ["answers", "winners", "parked"];
     assert_eq!(tables.map(|table| clean.found(table)), [[0; 5]; 3], "{clean:?}");
 }
+
+/// Each row takes its time, and all of them together take longer than a statement may.
+#[tokio::test]
+async fn what_is_too_slow_in_one_statement_is_done_in_parts() {
+    let world = World::new().await;
+    world.publish_all(history(120)).await;
+    let slow = "create function linger() returns trigger language plpgsql as $$ begin perform pg_sleep(0.01); return new; end $$;
+                create trigger linger before insert on answers for each row execute function linger();
+                create trigger linger before insert on winners for each row execute function linger()";
+    world.sql.batch_execute(slow).await.unwrap();
+    let builder = world.projector().set("STATEMENT_TIMEOUT", "400ms");
+    let loaded = run(&builder, &["rebuild"]).await;
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+
+    let corrupt = "update answers set response = null; update winners set status = 'FAILED', stream_seq = 1";
+    world.sql.batch_execute(corrupt).await.unwrap();
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    assert_eq!(rebuilt.repaired("answers")[1], 120, "{rebuilt:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+}
