@@ -13,22 +13,32 @@ create index on found_answers (event_seq); create index on found_winners (key); 
 create index on events_of_winners (stream_seq);
 analyze found_answers; analyze found_winners; analyze found_parked; analyze events_of_winners";
 
-const DUE_ANSWERS: &str = "
-select event_seq, row_seq from found_answers
- where finding = $1 and exact = $2 and event_seq > $3 order by event_seq limit $4";
+/// Of both tables together, so that the stream need be gone through but once.
+const DUE: &str = "
+(select event_seq, row_seq, finding, exact from found_answers
+  where finding = any($1) and event_seq > $2 order by event_seq limit $3)
+union all
+(select event_seq, null, finding, false from found_parked
+  where finding = any($1) and event_seq > $2 order by event_seq limit $3)
+order by event_seq limit $3";
+
+const SPAN: &str = "
+select count(*), min(event_seq), max(event_seq)
+  from (select event_seq, finding from found_answers union all select event_seq, finding from found_parked) f
+ where finding = any($1) and event_seq is not null";
 
 const DUE_WINNERS: &str = "
 select e.job_key, e.task_id, e.status, e.created_at, e.stream_seq, f.row_seq
   from found_winners f join events_of_winners e on e.stream_seq = f.event_seq
  where f.finding = $1 and f.exact = $2 and f.key > $3 order by f.key limit $4";
 
-const DUE_PARKED: &str = "
-select event_seq from found_parked where finding = $1 and event_seq > $2 order by event_seq limit $3";
-
 const EXTRA_PARKED: &str = "
 select stream_created, row_seq from found_parked
  where finding = $1 and event_seq is null and ($2::timestamptz is null or (stream_created, row_seq) > ($2, $3))
  order by stream_created, row_seq limit $4";
+
+const KEEP_PARKED: &str = "
+delete from found_parked where stream_created = $1 and row_seq = $2 and event_seq is null";
 
 fn extra_of(table: &str) -> String {
     format!(
@@ -43,6 +53,21 @@ pub(super) struct Due {
     pub(super) event_seq: u64,
     /// The event that the row names.
     pub(super) row_seq: Option<i64>,
+    /// What was found about it.
+    pub(super) finding: Finding,
+    /// Whether it may be set to less than it is.
+    pub(super) exact: bool,
+}
+
+/// Where what is due lies on the stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    /// How many events.
+    pub(super) count: u64,
+    /// The first of them.
+    pub(super) first: u64,
+    /// The last.
+    pub(super) last: u64,
 }
 
 /// A winner to be set.
@@ -106,28 +131,65 @@ pub(super) async fn index(client: &Client) -> Result<(), DatabaseError> {
     indexed.map_err(DatabaseError::of(ATTEMPT))
 }
 
-/// Rows of `answers` to be set, by event.
-pub(super) async fn due_answers(
+/// Where the events lie that rows of `answers` and `parked` are to be set to; None when there are none.
+pub(super) async fn span(client: &Client, findings: &[Finding]) -> Result<Option<Span>, DatabaseError> {
+    let findings = names(findings);
+    let values: [Parameter<'_>; 1] = [(&findings, Type::TEXT_ARRAY)];
+    let spans = page(client, SPAN, &values, |row| {
+        let seq = |column| {
+            Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<i64>>(column)?.map(i64::unsigned_abs))
+        };
+        let count = row.try_get::<_, i64>(0)?.unsigned_abs();
+        Ok(seq(1)?
+            .zip(seq(2)?)
+            .map(|(first, last)| Span { count, first, last }))
+    });
+    Ok(spans.await?.into_iter().next().flatten())
+}
+
+/// Rows of `answers` and `parked` to be set, by event.
+pub(super) async fn due(
     client: &Client,
-    finding: Finding,
-    exact: bool,
+    findings: &[Finding],
     after: u64,
     most: usize,
 ) -> Result<Vec<Due>, DatabaseError> {
-    let (finding, after, most) = (finding.as_str(), sequence(after), limit(most));
-    let values: [Parameter<'_>; 4] = [
-        (&finding, Type::TEXT),
-        (&exact, Type::BOOL),
+    let (findings, after, most) = (names(findings), sequence(after), limit(most));
+    let values: [Parameter<'_>; 3] = [
+        (&findings, Type::TEXT_ARRAY),
         (&after, Type::INT8),
         (&most, Type::INT8),
     ];
-    page(client, DUE_ANSWERS, &values, |row| {
-        Ok(Due {
-            event_seq: row.try_get::<_, i64>(0)?.unsigned_abs(),
-            row_seq: row.try_get(1)?,
-        })
-    })
-    .await
+    let rows = page(client, DUE, &values, |row| {
+        let (event_seq, row_seq) = (row.try_get::<_, i64>(0)?.unsigned_abs(), row.try_get(1)?);
+        let exact = row.try_get(3)?;
+        Ok(Finding::of(row.try_get(2)?).map(|finding| Due {
+            event_seq,
+            row_seq,
+            finding,
+            exact,
+        }))
+    });
+    rows.await?
+        .into_iter()
+        .collect::<Option<_>>()
+        .ok_or(DatabaseError::Unexpected("a finding without a name"))
+}
+
+/// The row of `parked` under this sequence stays, whatever was found about it.
+pub(super) async fn keep_parked(
+    client: &Client,
+    created: OffsetDateTime,
+    seq: u64,
+) -> Result<(), DatabaseError> {
+    let seq = sequence(seq);
+    let values: [Parameter<'_>; 2] = [(&created, Type::TIMESTAMPTZ), (&seq, Type::INT8)];
+    let kept = client.execute_typed(KEEP_PARKED, &values).await;
+    kept.map(drop).map_err(DatabaseError::of(ATTEMPT))
+}
+
+fn names(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.as_str()).collect()
 }
 
 /// Rows of `winners` to be set, by key.
@@ -138,9 +200,9 @@ pub(super) async fn due_winners(
     after: &str,
     most: usize,
 ) -> Result<Vec<DueWinner>, DatabaseError> {
-    let (finding, most) = (finding.as_str(), limit(most));
+    let (name, most) = (finding.as_str(), limit(most));
     let values: [Parameter<'_>; 4] = [
-        (&finding, Type::TEXT),
+        (&name, Type::TEXT),
         (&exact, Type::BOOL),
         (&after, Type::TEXT),
         (&most, Type::INT8),
@@ -154,23 +216,10 @@ pub(super) async fn due_winners(
             due: Due {
                 event_seq: row.try_get::<_, i64>(4)?.unsigned_abs(),
                 row_seq: row.try_get(5)?,
+                finding,
+                exact,
             },
         })
-    })
-    .await
-}
-
-/// Messages that should be parked as they are, by sequence.
-pub(super) async fn due_parked(
-    client: &Client,
-    finding: Finding,
-    after: u64,
-    most: usize,
-) -> Result<Vec<u64>, DatabaseError> {
-    let (finding, after, most) = (finding.as_str(), sequence(after), limit(most));
-    let values: [Parameter<'_>; 3] = [(&finding, Type::TEXT), (&after, Type::INT8), (&most, Type::INT8)];
-    page(client, DUE_PARKED, &values, |row| {
-        row.try_get::<_, i64>(0).map(i64::unsigned_abs)
     })
     .await
 }

@@ -9,7 +9,7 @@ use crate::decode::{Decoded, Message};
 use crate::park::{log_parked, refused};
 use crate::reach::Log;
 use crate::rows::{Folded, ParkedRow, ResultRow};
-use crate::statements::{self, Changed};
+use crate::statements::{self, Changed, set};
 
 /// Where events are brought in.
 #[derive(Debug, Clone, Copy)]
@@ -48,17 +48,19 @@ impl Intake<'_> {
         Ok(refused)
     }
 
-    /// Parks a result that the database refuses; nothing when the stream no longer holds it.
+    /// Parks a result that the database refuses, under that reason, whatever was parked there before; nothing when the stream no
+    /// longer holds it.
     pub(super) async fn park(&self, row: &ResultRow, error: &DatabaseError) -> Result<(), RebuildError> {
         let Some(event) = self.log.reader.event(row.provenance.stream_seq).await? else {
             return Ok(());
         };
         let parked = refused(&Message::from(event), Some(&row.task_id), error);
-        let rows = Folded::of(std::iter::empty(), std::iter::once(&parked));
-        let changed = self
+        let set = self
             .to
-            .run(async |client| statements::apply(client, self.created, &rows).await);
-        log_new(std::iter::once(&parked), &changed.await?);
+            .run(async |client| set::parked(client, self.created, &[&parked]).await);
+        if set.await? > 0 {
+            log_parked(&parked);
+        }
         Ok(())
     }
 }

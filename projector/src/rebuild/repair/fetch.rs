@@ -1,54 +1,100 @@
 //! Events read once more, because they are to be written: a few out of many.
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
+use std::pin::pin;
 
-use futures_util::{Stream, StreamExt, TryStreamExt};
-use stream::read::ScanError;
+use futures_util::{StreamExt, TryStreamExt};
+use tokio_postgres::Client;
 
-use super::Repair;
+use super::{MOST_KEYS, Repair};
 use crate::decode::{Decoded, Message};
 use crate::rebuild::RebuildError;
+use crate::rebuild::found::{self, Due, Span};
 use crate::rebuild::replay::replay;
+use crate::rebuild::report::Finding;
+use database::DatabaseError;
 
-/// Events read one by one, at once. As many of the largest size are in memory together.
-const AT_ONCE: usize = 8;
-/// So many events close together are read as a range.
-const RANGE: usize = 32;
-/// Close is when of a range at least one in so many is needed.
-const NEEDED: u64 = 4;
+/// Events read one by one, at once. For each the broker may have to load a block of its file, and others use it as well.
+const AT_ONCE: usize = 4;
+/// Of so many sequences one must be due for it to be better to go through all of them: the broker reads them one behind the other
+/// then.
+const ONE_OF: u64 = 1_000;
+/// So few are read one by one, however close they are.
+const FEW: u64 = 16;
 
 impl Repair<'_> {
-    /// What these messages are, as far as the stream still holds them.
-    pub(super) fn fetch(&self, seqs: &[u64]) -> impl Stream<Item = Result<Decoded, RebuildError>> {
-        futures_util::stream::iter(together(seqs))
-            .map(|part| match part {
-                Part::Range(seqs) => self.fetch_range(seqs).left_stream(),
-                Part::Each(seqs) => self.fetch_each(seqs).right_stream(),
-            })
-            .flatten()
+    /// Hands out what is due, by sequence, as far as the stream still holds it. The stream is gone through once, or not at all.
+    pub(super) async fn fetch(
+        &self,
+        findings: &[Finding],
+        each: impl AsyncFnMut(Due, Decoded) -> Result<(), RebuildError>,
+    ) -> Result<(), RebuildError> {
+        let client = self.intake.to.session.client();
+        let Some(span) = found::span(client, findings).await? else {
+            return Ok(());
+        };
+        let dues = Dues::new(client, findings);
+        if goes_through(span) {
+            self.fetch_among(span, dues, each).await
+        } else {
+            self.fetch_each(dues, each).await
+        }
     }
 
-    fn fetch_range(&self, seqs: Vec<u64>) -> impl Stream<Item = Result<Decoded, RebuildError>> {
-        let (first, last) = (seqs[0], seqs[seqs.len() - 1]);
-        let wanted: HashSet<u64> = seqs.into_iter().collect();
-        replay(self.intake.log, self.decoder, first, last, |_| ())
-            .map_ok(move |(stretch, ())| {
-                let events = stretch.events.into_iter();
-                let wanted =
-                    events.filter(|decoded| seq_of(decoded).is_some_and(|seq| wanted.contains(&seq)));
-                futures_util::stream::iter(wanted.map(Ok::<_, ScanError>).collect::<Vec<_>>())
-            })
-            .try_flatten()
-            .map_err(RebuildError::from)
+    async fn fetch_among(
+        &self,
+        span: Span,
+        mut dues: Dues<'_>,
+        mut each: impl AsyncFnMut(Due, Decoded) -> Result<(), RebuildError>,
+    ) -> Result<(), RebuildError> {
+        let mut due = dues.next().await?;
+        let mut stretches = pin!(replay(
+            self.intake.log,
+            self.decoder,
+            span.first,
+            span.last,
+            |_| ()
+        ));
+        while let Some((stretch, ())) = stretches.try_next().await? {
+            for decoded in stretch.events {
+                let Some(seq) = seq_of(&decoded) else { continue };
+                while due.is_some_and(|due| due.event_seq < seq) {
+                    due = dues.next().await?;
+                }
+                if let Some(found) = due.filter(|due| due.event_seq == seq) {
+                    each(found, decoded).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn fetch_each(&self, seqs: Vec<u64>) -> impl Stream<Item = Result<Decoded, RebuildError>> {
-        futures_util::stream::iter(seqs)
-            .map(async |seq| self.intake.log.reader.event(seq).await)
-            .buffered(AT_ONCE)
-            .map_err(RebuildError::from)
-            .try_filter_map(async |event| Ok(event.map(|event| self.decoder.decode(Message::from(event)))))
+    async fn fetch_each(
+        &self,
+        mut dues: Dues<'_>,
+        mut each: impl AsyncFnMut(Due, Decoded) -> Result<(), RebuildError>,
+    ) -> Result<(), RebuildError> {
+        while let Some(page) = dues.page().await? {
+            let mut read = pin!(
+                futures_util::stream::iter(page)
+                    .map(async |due| {
+                        let event = self.intake.log.reader.event(due.event_seq).await?;
+                        Ok::<_, RebuildError>(event.map(|event| (due, event)))
+                    })
+                    .buffered(AT_ONCE)
+            );
+            while let Some(read) = read.try_next().await? {
+                if let Some((due, event)) = read {
+                    each(due, self.decoder.decode(Message::from(event))).await?;
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+fn goes_through(span: Span) -> bool {
+    span.count > FEW && span.count.saturating_mul(ONE_OF) > span.last - span.first
 }
 
 fn seq_of(decoded: &Decoded) -> Option<u64> {
@@ -59,26 +105,37 @@ fn seq_of(decoded: &Decoded) -> Option<u64> {
     }
 }
 
-/// Sequences to be read in one way.
-#[derive(Debug, PartialEq, Eq)]
-enum Part {
-    /// Close together.
-    Range(Vec<u64>),
-    /// Far apart.
-    Each(Vec<u64>),
+/// What is due, by sequence, a page in memory.
+struct Dues<'d> {
+    client: &'d Client,
+    findings: &'d [Finding],
+    page: VecDeque<Due>,
+    after: u64,
 }
 
-/// Divides ascending sequences into those that are close together and the others.
-fn together(seqs: &[u64]) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    for run in seqs.chunk_by(|a, b| b - a <= NEEDED) {
-        match (run.len() >= RANGE, parts.last_mut()) {
-            (true, _) => parts.push(Part::Range(run.to_vec())),
-            (false, Some(Part::Each(seqs))) => seqs.extend_from_slice(run),
-            (false, _) => parts.push(Part::Each(run.to_vec())),
+impl<'d> Dues<'d> {
+    fn new(client: &'d Client, findings: &'d [Finding]) -> Self {
+        Self {
+            client,
+            findings,
+            page: VecDeque::new(),
+            after: 0,
         }
     }
-    parts
+
+    async fn next(&mut self) -> Result<Option<Due>, DatabaseError> {
+        if self.page.is_empty() {
+            self.page = self.page().await?.unwrap_or_default().into();
+        }
+        Ok(self.page.pop_front())
+    }
+
+    async fn page(&mut self) -> Result<Option<Vec<Due>>, DatabaseError> {
+        let page = found::due(self.client, self.findings, self.after, MOST_KEYS).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.after = last.event_seq;
+        Ok(Some(page))
+    }
 }
 
 #[cfg(test)]
@@ -86,19 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_close_together_is_read_as_a_range() {
-        let close: Vec<u64> = (1_000..1_100).step_by(3).collect();
-        let mut seqs = vec![1, 2, 500];
-        seqs.extend(&close);
-        seqs.push(2_000);
-        assert_eq!(
-            together(&seqs),
-            [
-                Part::Each(vec![1, 2, 500]),
-                Part::Range(close),
-                Part::Each(vec![2_000])
-            ]
-        );
-        assert_eq!(together(&[]), []);
+    fn the_stream_is_gone_through_when_one_of_a_thousand_is_due() {
+        let span = |count, last| Span {
+            count,
+            first: 1,
+            last,
+        };
+        assert!(goes_through(span(100, 50_000)));
+        assert!(!goes_through(span(100, 1_000_000)));
+        assert!(!goes_through(span(3, 10)));
     }
 }

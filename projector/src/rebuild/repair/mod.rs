@@ -74,10 +74,9 @@ impl Repair<'_> {
             ..Repaired::default()
         };
         found::index(self.intake.to.session.client()).await?;
-        for finding in self.order() {
-            if compared.answers.found.of(finding) > 0 {
-                self.set_answers(finding, &mut repaired, &mut step).await?;
-            }
+        let findings: Vec<Finding> = self.order().collect();
+        self.set_from_events(&findings, &mut repaired, &mut step).await?;
+        for finding in findings {
             if compared.winners.found.of(finding) > 0 {
                 self.set_winners(finding, &mut repaired, &mut step).await?;
                 self.take(Maxima::Winners, finding, &mut repaired, &mut step)
@@ -88,7 +87,6 @@ impl Repair<'_> {
                     .await?;
             }
             if compared.parked.found.of(finding) > 0 {
-                self.set_parked(finding, &mut repaired, &mut step).await?;
                 self.take_parked(finding, &mut repaired, &mut step).await?;
             }
         }

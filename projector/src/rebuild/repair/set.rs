@@ -1,7 +1,8 @@
 //! Rows that are missing or wrong, set to what the stream says.
 
+use std::collections::BTreeMap;
+
 use database::{SessionError, Trouble};
-use futures_util::{TryStreamExt, pin_mut};
 
 use super::{MOST_KEYS, Repair, Repaired};
 use crate::decode::Decoded;
@@ -10,72 +11,69 @@ use crate::rebuild::found::{self, Due};
 use crate::rebuild::report::Finding;
 use crate::rows::{ParkedRow, ResultRow};
 use crate::statements::WinnerRow;
-use crate::statements::set::{self, Settable};
+use crate::statements::set;
 
 /// Most bytes of responses in a transaction, beyond one.
 const MOST_BYTES: usize = 8 << 20;
 
 impl Repair<'_> {
-    pub(super) async fn set_answers(
+    /// Rows of `answers` and `parked`, which are read from the stream once more.
+    pub(super) async fn set_from_events(
         &self,
-        finding: Finding,
+        findings: &[Finding],
         repaired: &mut Repaired,
         step: &mut impl FnMut(u64),
     ) -> Result<(), RebuildError> {
-        for exact in [false, true] {
-            let mut after = 0;
-            loop {
-                let client = self.intake.to.session.client();
-                let page = found::due_answers(client, finding, exact, after, MOST_KEYS).await?;
-                let Some(last) = page.last() else { break };
-                after = last.event_seq;
-                let settable = self.settable(finding, exact, &page);
-                let seqs: Vec<u64> = page.iter().map(|due| due.event_seq).collect();
-                let changed = repaired.answers.of_mut(finding);
-                let mut rows = Rows::default();
-                let events = self.fetch(&seqs);
-                pin_mut!(events);
-                while let Some(decoded) = events.try_next().await? {
-                    if let Decoded::Result(row) = decoded
-                        && rows.add(*row)
-                    {
-                        *changed += self.set(rows.take(), &settable, &mut repaired.refused).await?;
+        let mut rows = Rows::default();
+        self.fetch(findings, async |due, decoded| {
+            match decoded {
+                Decoded::Result(row) => {
+                    if rows.add(due, *row) {
+                        self.set_answers(rows.take(), repaired).await?;
                     }
                 }
-                *changed += self.set(rows.take(), &settable, &mut repaired.refused).await?;
-                step(page.len() as u64);
+                Decoded::Parked(row) => {
+                    *repaired.parked.of_mut(due.finding) += self.set_one_parked(&row).await?;
+                }
+                Decoded::NonFinal { .. } => {}
             }
-        }
-        Ok(())
+            step(1);
+            Ok(())
+        })
+        .await?;
+        self.set_answers(rows.take(), repaired).await
     }
 
-    /// Sets rows of `answers`. One that the database refuses is parked, as projecting does, and the others are not.
-    async fn set(
-        &self,
-        mut rows: Vec<ResultRow>,
-        settable: &Settable,
-        parked: &mut u64,
-    ) -> Result<u64, RebuildError> {
-        rows.sort_by(|a, b| a.task_id.cmp(&b.task_id));
-        let rows: Vec<&ResultRow> = rows.iter().collect();
-        let mut changed = 0;
-        self.intake
-            .to
-            .in_parts(
-                &rows,
-                async |client, part| set::answers(client, part, settable).await,
-                |_, rows| changed += rows,
-                async |row, error| {
-                    if error.trouble() != Trouble::Data {
-                        return Err(error.into());
-                    }
-                    self.intake.park(row, &error).await?;
-                    *parked += 1;
-                    Ok(())
-                },
-            )
-            .await?;
-        Ok(changed)
+    /// Each of these kinds in transactions of its own, which take their locks in the order of the keys. A row that the database
+    /// refuses is parked, as projecting does, and the others are not.
+    async fn set_answers(&self, rows: Kinds, repaired: &mut Repaired) -> Result<(), RebuildError> {
+        for ((finding, exact), mut rows) in rows {
+            let seen: Vec<Due> = rows.iter().map(|(due, _)| *due).collect();
+            let settable = self.settable(finding, exact, &seen);
+            rows.sort_by(|(_, a), (_, b)| a.task_id.cmp(&b.task_id));
+            let rows: Vec<&ResultRow> = rows.iter().map(|(_, row)| row).collect();
+            let changed = repaired.answers.of_mut(finding);
+            let refused = &mut repaired.refused;
+            self.intake
+                .to
+                .in_parts(
+                    &rows,
+                    async |client, part| set::answers(client, part, &settable).await,
+                    |_, rows| *changed += rows,
+                    async |row, error| {
+                        if error.trouble() != Trouble::Data {
+                            return Err(error.into());
+                        }
+                        self.intake.park(row, &error).await?;
+                        *refused += 1;
+                        // This is where it is now, whatever was found about the row that was there.
+                        let (client, seq) = (self.intake.to.session.client(), row.provenance.stream_seq);
+                        Ok(found::keep_parked(client, self.intake.created, seq).await?)
+                    },
+                )
+                .await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn set_winners(
@@ -110,29 +108,6 @@ impl Repair<'_> {
         Ok(())
     }
 
-    pub(super) async fn set_parked(
-        &self,
-        finding: Finding,
-        repaired: &mut Repaired,
-        step: &mut impl FnMut(u64),
-    ) -> Result<(), RebuildError> {
-        let mut after = 0;
-        loop {
-            let page = found::due_parked(self.intake.to.session.client(), finding, after, MOST_KEYS).await?;
-            let Some(last) = page.last() else { break };
-            after = *last;
-            let events = self.fetch(&page);
-            pin_mut!(events);
-            while let Some(decoded) = events.try_next().await? {
-                if let Decoded::Parked(row) = decoded {
-                    *repaired.parked.of_mut(finding) += self.set_one_parked(&row).await?;
-                }
-            }
-            step(page.len() as u64);
-        }
-        Ok(())
-    }
-
     /// One at a time: there are few, and each may be as large as a message can be.
     async fn set_one_parked(&self, row: &ParkedRow) -> Result<u64, SessionError> {
         self.intake
@@ -142,23 +117,28 @@ impl Repair<'_> {
     }
 }
 
-/// Rows for one transaction.
+/// Rows by what was found about them, and whether they may be set to less than they are.
+type Kinds = BTreeMap<(Finding, bool), Vec<(Due, ResultRow)>>;
+
+/// Rows for a few transactions.
 #[derive(Debug, Default)]
 struct Rows {
-    rows: Vec<ResultRow>,
+    kinds: Kinds,
+    count: usize,
     bytes: usize,
 }
 
 impl Rows {
     /// Whether there are enough now.
-    fn add(&mut self, row: ResultRow) -> bool {
+    fn add(&mut self, due: Due, row: ResultRow) -> bool {
+        self.count += 1;
         self.bytes += row.response.as_ref().map_or(0, bytes::Bytes::len);
-        self.rows.push(row);
-        self.rows.len() >= MOST_KEYS || self.bytes >= MOST_BYTES
+        let kind = self.kinds.entry((due.finding, due.exact)).or_default();
+        kind.push((due, row));
+        self.count >= MOST_KEYS || self.bytes >= MOST_BYTES
     }
 
-    fn take(&mut self) -> Vec<ResultRow> {
-        self.bytes = 0;
-        std::mem::take(&mut self.rows)
+    fn take(&mut self) -> Kinds {
+        std::mem::take(self).kinds
     }
 }

@@ -1,5 +1,6 @@
 //! Tables that somebody changed, put right.
 
+use futures_util::{FutureExt, StreamExt};
 use sandbox::eventually;
 use schemas::job_key::Rules;
 
@@ -261,6 +262,59 @@ async fn a_row_that_the_database_refuses_is_parked_and_does_not_count_as_missing
         (world.count("answers").await, world.count("parked").await),
         (40, 20)
     );
+}
+
+/// Whoever changed the reason of a parked message, or parked one that was none, must not cost the result.
+#[tokio::test]
+async fn a_result_that_the_database_refuses_is_listed_even_where_something_else_was_parked_already() {
+    let (world, projector) = world(40).await;
+    projector.stop().await;
+    let refuse = "create function refuse() returns trigger language plpgsql as $$ begin
+                    raise exception 'no such number' using errcode = 'numeric_value_out_of_range'; end $$;
+                  create trigger refuse before insert on answers for each row when (new.task_id in ('t7', 't8'))
+                    execute function refuse();
+                  insert into parked select p.stream_created, a.stream_seq, p.subject, null, 'because', null, 'body', p.parked_at
+                    from answers a, (select * from parked limit 1) p where a.task_id = 't7';
+                  delete from answers where task_id in ('t7', 't8')";
+    world.sql.batch_execute(refuse).await.unwrap();
+    for _ in 0..2 {
+        let rebuilt = run(&world.projector(), &["rebuild"]).await;
+        assert_eq!(rebuilt.number("/refused"), 2, "{rebuilt:?}");
+        let listed: i64 = world
+            .value(
+                "select count(*) from parked where task_id in ('t7', 't8') and reason = 'database_refuses'",
+                &[],
+            )
+            .await;
+        assert_eq!(listed, 2, "{rebuilt:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_far_apart_are_put_right_by_going_through_the_stream_once() {
+    let (world, projector) = world(4_000).await;
+    projector.stop().await;
+    let asked = format!("$JS.API.STREAM.MSG.GET.{}", world.spec.name);
+    let mut single = world.connection.client.subscribe(asked).await.unwrap();
+    let made = format!("$JS.API.CONSUMER.CREATE.{}.>", world.spec.name);
+    let mut consumers = world.connection.client.subscribe(made).await.unwrap();
+    world.connection.client.flush().await.unwrap();
+    let lose = "delete from answers where stream_seq % 100 = 7; update answers set response = null where stream_seq % 100 = 9;
+                delete from parked where stream_seq % 3 = 0";
+    world.sql.batch_execute(lose).await.unwrap();
+    let rebuilt = run(&world.projector(), &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    let [missing, wrong, ..] = rebuilt.repaired("answers");
+    assert!(missing > 35 && wrong > 35, "{rebuilt:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+    let count = |subscriber: &mut async_nats::Subscriber| {
+        std::iter::from_fn(|| subscriber.next().now_or_never().flatten()).count()
+    };
+    world.connection.client.flush().await.unwrap();
+    let (single, consumers) = (count(&mut single), count(&mut consumers));
+    assert!(single > 0 && single < 20, "{single} events were read one by one");
+    // The replay before the comparison, and the one for what is due; the last is that of this test itself.
+    assert!(consumers <= 3, "the stream was gone through {consumers} times");
 }
 
 /// As after a broker that was restored from a backup older than the rows: it gives sequences out again, and a row of before
