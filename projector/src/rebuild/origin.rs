@@ -8,15 +8,19 @@ use stream::consume::{ApiError, StreamState};
 use thiserror::Error;
 use time::OffsetDateTime;
 use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
-use super::RebuildError;
+use super::{RebuildError, sql};
 use crate::mismatch::Mismatch;
 use crate::remembered::Remembered;
+use crate::statements::{Parameter, sequence};
 
 const OLDEST: &str = "select min(received_at) from answers";
 
 const ANY: &str = "
 select exists (select from answers) or exists (select from winners) or exists (select from parked)";
+
+const SOME: &str = "select count(*) from (select from answers limit $1) a";
 
 /// Why the stream is not taken for the one that the rows came from.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -96,6 +100,26 @@ pub(super) async fn has_rows(client: &Client) -> Result<bool, DatabaseError> {
         .await
         .map_err(DatabaseError::of(attempt))?;
     row.try_get(0).map_err(DatabaseError::of(attempt))
+}
+
+/// How many rows a table has.
+pub(super) async fn rows(client: &Client, table: &str) -> Result<u64, DatabaseError> {
+    count(client, &sql::count(table), &[]).await
+}
+
+/// How many rows `answers` has; `most` when there are more.
+pub(super) async fn rows_up_to(client: &Client, most: u64) -> Result<u64, DatabaseError> {
+    count(client, SOME, &[(&sequence(most), Type::INT8)]).await
+}
+
+async fn count(client: &Client, statement: &str, values: &[Parameter<'_>]) -> Result<u64, DatabaseError> {
+    let attempt = "counting rows";
+    let row = client
+        .query_typed_one(statement, values)
+        .await
+        .map_err(DatabaseError::of(attempt))?;
+    let count = row.try_get::<_, i64>(0).map_err(DatabaseError::of(attempt))?;
+    Ok(count.unsigned_abs())
 }
 
 async fn oldest(client: &Client) -> Result<Option<OffsetDateTime>, DatabaseError> {

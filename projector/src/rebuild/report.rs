@@ -134,7 +134,7 @@ pub struct Example {
 /// What was found in a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TableReport {
-    /// Its rows at the moment of comparison.
+    /// Its rows at the moment of comparison; after a first load, those that are there now.
     pub rows: u64,
     /// What was found.
     pub found: Counts,
@@ -223,7 +223,8 @@ pub struct Report {
     pub deep: bool,
     /// Results that the database refused, and that are listed in `parked`.
     pub refused: u64,
-    /// The tables were empty, so they were filled without being compared.
+    /// The tables were empty or nearly so, and every event was brought in. Nothing was compared when they were empty; else what was
+    /// found is what was still not right after it.
     pub loaded: bool,
     /// Why the stream is not the one that the rows came from, when it was replayed all the same.
     #[serde(skip_serializing_if = "Option::is_none")]

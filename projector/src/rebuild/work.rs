@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use database::Session;
+use database::{DatabaseError, Session};
 use futures_util::{TryStreamExt, pin_mut};
 use tokio::time::Instant;
+use tokio_postgres::Client;
 use tracing::info;
 
 use super::RebuildError;
 use super::compare::{Bounds, Compared, compare};
 use super::ground::Ground;
-use super::load::load;
-use super::origin::has_rows;
+use super::load::{Loaded, load};
+use super::origin::{has_rows, rows, rows_up_to};
 use super::repair::Repair;
 use super::replay::{Tally, replay};
 use super::report::{Gone, Replayed, Report, TableReport};
@@ -19,6 +20,9 @@ use super::side::{SideRows, SideTables};
 use crate::config::RebuildConfig;
 use crate::print::print;
 use crate::progress::Progress;
+
+/// Rows are few when there is less than one for so many events.
+const FEW: u64 = 10;
 
 /// Compares the tables with the stream and prints what differs. The exit code is 0 when nothing does, else 1.
 ///
@@ -43,16 +47,33 @@ pub async fn verify(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
 pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
     let begun = Instant::now();
     let ground = Ground::prepare(&config, true).await?;
-    let report = if has_rows(ground.session.client()).await? {
-        put_right(&ground, config.prune).await?
-    } else {
+    let client = ground.session.client();
+    let report = if !has_rows(client).await? {
         fill(&ground, &config).await?
+    } else if has_few(&ground).await? {
+        // What is there is only raised by it; what is wrong all the same is found afterwards.
+        bring_in_all(&ground, &config).await?;
+        Report {
+            loaded: true,
+            ..put_right(&ground, config.prune, ground.end).await?
+        }
+    } else {
+        put_right(&ground, config.prune, 0).await?
     };
     finish(report, begun, config.json)
 }
 
-async fn put_right(ground: &Ground, prune: bool) -> Result<Report, RebuildError> {
+/// Whether there are so few rows that it is cheaper to bring in every event than to look for those that are missing: a first load
+/// was killed, or a projector was started before it.
+async fn has_few(ground: &Ground) -> Result<bool, DatabaseError> {
+    let few = ground.log.state.events / FEW;
+    Ok(few > 0 && rows_up_to(ground.session.client(), few).await? < few)
+}
+
+/// Everything up to `brought_in` was brought in already.
+async fn put_right(ground: &Ground, prune: bool, brought_in: u64) -> Result<Report, RebuildError> {
     let (replayed, floor) = beside(ground, true).await?;
+    let floor = floor.max(brought_in);
     let compared = against(ground, floor).await?;
     let tables = [&compared.answers, &compared.winners, &compared.parked];
     let total: u64 = tables.iter().map(|table| table.found.total()).sum();
@@ -89,21 +110,37 @@ async fn put_right(ground: &Ground, prune: bool) -> Result<Report, RebuildError>
 }
 
 async fn fill(ground: &Ground, config: &RebuildConfig) -> Result<Report, RebuildError> {
-    let beside = Session::open(&config.reach.rows.database, "projector").await?;
-    let mut progress = Progress::new("filling the tables", 1, ground.end);
-    let loaded = load(ground.intake(), &beside, &ground.decoder, ground.end, |seq| {
-        progress.at(seq)
-    })
-    .await?;
-    drop(progress);
+    let loaded = bring_in_all(ground, config).await?;
     let replayed = replayed(ground, loaded.tally, loaded.gone).await?;
     ground.settle(ground.end).await?;
+    let client = ground.session.client();
+    let filled = Compared {
+        answers: filled(client, "answers").await?,
+        winners: filled(client, "winners").await?,
+        parked: filled(client, "parked").await?,
+        refused: loaded.refused,
+    };
     Ok(Report {
         loaded: true,
-        refused: loaded.refused,
         equal: loaded.refused == 0,
-        ..found(ground, "rebuild", replayed, ground.end, Compared::default())
+        ..found(ground, "rebuild", replayed, ground.end, filled)
     })
+}
+
+async fn filled(client: &Client, table: &str) -> Result<TableReport, DatabaseError> {
+    Ok(TableReport {
+        rows: rows(client, table).await?,
+        ..TableReport::default()
+    })
+}
+
+async fn bring_in_all(ground: &Ground, config: &RebuildConfig) -> Result<Loaded, RebuildError> {
+    let beside = Session::open(&config.reach.rows.database, "projector").await?;
+    let mut progress = Progress::new("filling the tables", 1, ground.end);
+    load(ground.intake(), &beside, &ground.decoder, ground.end, |seq| {
+        progress.at(seq)
+    })
+    .await
 }
 
 /// Puts what the stream comes to beside the tables. Gives that, and up to where everything must be in the tables: asked

@@ -36,9 +36,16 @@ impl fmt::Display for Report {
             let refused = count(self.refused);
             writeln!(f, "{refused} results were refused by the database and are parked")?;
         }
-        if self.loaded {
+        if self.loaded && self.answers.repaired.is_none() {
             writeln!(f, "the tables were empty and were filled")?;
+            self.write_tables(f)?;
         } else {
+            if self.loaded {
+                writeln!(
+                    f,
+                    "there were few rows, so every event was brought in before the tables were compared"
+                )?;
+            }
             writeln!(
                 f,
                 "everything up to sequence {} must be in the tables",

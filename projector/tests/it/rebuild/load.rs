@@ -28,6 +28,14 @@ async fn empty_tables_are_filled_and_a_projector_begins_behind_that() {
     assert_eq!(loaded.code, Some(0), "{loaded:?}");
     assert_eq!(loaded.report["loaded"], true);
     assert_eq!(loaded.number("/replayed/events"), 2_526);
+    let rows = async |table: &str| u64::try_from(world.count(table).await).unwrap();
+    for table in ["answers", "winners", "parked"] {
+        assert_eq!(
+            loaded.number(&format!("/{table}/rows")),
+            rows(table).await,
+            "{table}"
+        );
+    }
     tables_are_the_fold(&world, Rules::default()).await;
     assert_eq!(world.count("parked").await, 1);
 
@@ -68,6 +76,27 @@ async fn a_first_load_that_was_killed_is_gone_on_with() {
     child.kill().await.unwrap();
     let rebuilt = run(&builder, &["rebuild"]).await;
     assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    tables_are_the_fold(&world, Rules::default()).await;
+}
+
+/// As after a first load that was killed, or beside a projector that was started before it.
+#[tokio::test]
+async fn tables_with_few_rows_are_filled_and_what_was_wrong_in_them_is_put_right() {
+    let world = World::new().await;
+    world.publish_all(history(2_000)).await;
+    let builder = world.projector();
+    assert_eq!(run(&builder, &["rebuild"]).await.code, Some(0));
+    let lose = "delete from answers where stream_seq > 50; delete from winners where stream_seq > 30;
+                update answers set created_at = '2026-12-24', response = null where task_id = 't7';
+                insert into answers select 'extra', 'extra', null, status, created_at, response, response_digest, null, via, 2, now()
+                  from answers where task_id = 't1'";
+    world.sql.batch_execute(lose).await.unwrap();
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+    assert_eq!(rebuilt.report["loaded"], true, "{rebuilt:?}");
+    assert_eq!(rebuilt.number("/answers/rows"), 2_001, "{rebuilt:?}");
+    assert_eq!(rebuilt.found("answers"), [0, 1, 1, 0, 0], "{rebuilt:?}");
+    assert_eq!(rebuilt.repaired("answers"), [0, 1, 1, 0, 0], "{rebuilt:?}");
     tables_are_the_fold(&world, Rules::default()).await;
 }
 
