@@ -24,8 +24,8 @@ const NAME: &str = "replay";
 const OWNER_KEY: &str = "answerlog.reader";
 /// In a word about a request: how many of its events will not come.
 const UNSERVED: &str = "Nats-Pending-Messages";
-/// When the broker takes it away from a reader that was killed.
-const ABANDONED: Duration = Duration::from_secs(10);
+/// When the broker takes it away from a reader that was killed; one that waits for its database for so long begins anew.
+const ABANDONED: Duration = Duration::from_secs(60);
 /// So many events are asked for before they are needed, so that the broker works on them while others are looked at.
 const AHEAD: u64 = EVENTS;
 /// How long the consumer may take to go at the end.

@@ -108,10 +108,10 @@ impl Reader {
         }
     }
 
-    /// Whether the leader holds an event with a sequence from `first` to `last`. A replica that lags does not know.
-    async fn holds(&self, first: u64, last: u64) -> Result<bool, ApiError> {
+    /// The first sequence from `first` on under which the leader holds an event. A replica that lags does not know.
+    async fn first_from(&self, first: u64) -> Result<Option<u64>, ApiError> {
         let next = json!({"seq": first, "next_by_subj": ">"});
         let message = self.api.message_by(&next).await?;
-        Ok(message.is_some_and(|message| message.seq <= last))
+        Ok(message.map(|message| message.seq))
     }
 }

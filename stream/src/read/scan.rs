@@ -19,8 +19,9 @@ const ATTEMPTS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Events read one by one, at once. As many of the largest size are in memory together.
 const AT_ONCE: usize = 8;
-/// After so many direct reads in a row that broke, there are no more of them: this user may have no right to them.
-const MOST_BREAKS: u32 = 3;
+/// After each break in a row twice as many are read one by one, up to this power of two: this user may have no right to read
+/// many, and each attempt takes a while.
+const MOST_DOUBLINGS: u32 = 10;
 
 /// Goes through a range of sequences once, from its beginning to its end. Sequences that hold nothing are passed over.
 ///
@@ -37,6 +38,7 @@ pub struct Scan {
     ways: Ways,
     /// Up to here events are read one by one.
     careful_until: u64,
+    /// Breaks in a row, without an event of many in between.
     breaks: u32,
 }
 
@@ -91,7 +93,7 @@ impl Scan {
     pub async fn next(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
         let mut attempts = 0;
         while self.next <= self.last {
-            let read = if self.next <= self.careful_until || self.breaks >= MOST_BREAKS {
+            let read = if self.next <= self.careful_until {
                 self.one_by_one().await
             } else {
                 self.many().await
@@ -137,8 +139,7 @@ impl Scan {
             Served::Whole | Served::Nothing if events.is_empty() => {
                 // A replica may know less than the leader.
                 let (first, last) = (self.next, self.last);
-                let holds = self.reader.holds(first, last).await;
-                if holds.map_err(|source| ScanError::Api { seq: first, source })? {
+                if self.held_from(first).await?.is_some() {
                     return Ok(None);
                 }
                 self.next = last.saturating_add(1);
@@ -170,8 +171,9 @@ impl Scan {
     }
 
     async fn broke(&mut self, with_events: bool) {
+        let careful = EVENTS << self.breaks.min(MOST_DOUBLINGS);
+        self.careful_until = self.next.saturating_add(careful - 1);
         self.breaks += 1;
-        self.careful_until = self.next.saturating_add(EVENTS - 1);
         if let Some(source) = self.source.take() {
             if matches!(source, Source::Delivery(_)) {
                 self.ways.broke(with_events);
@@ -180,7 +182,14 @@ impl Scan {
         }
     }
 
-    /// As many as one direct read would have given.
+    /// The first sequence from `first` to the end that holds an event.
+    async fn held_from(&self, first: u64) -> Result<Option<u64>, ScanError> {
+        let held = self.reader.first_from(first).await;
+        let held = held.map_err(|source| ScanError::Api { seq: first, source })?;
+        Ok(held.filter(|seq| *seq <= self.last))
+    }
+
+    /// A few. Where there are none, as at the head of a stream that lost it, it goes on with the next one that there is.
     async fn one_by_one(&mut self) -> Result<Option<Vec<ReadEvent>>, ScanError> {
         let (first, last) = (
             self.next,
@@ -194,7 +203,14 @@ impl Scan {
             })
             .buffered(AT_ONCE);
         let events: Vec<Option<ReadEvent>> = read.try_collect().await?;
-        self.next = last + 1;
-        Ok(Some(events.into_iter().flatten().collect()))
+        let events: Vec<ReadEvent> = events.into_iter().flatten().collect();
+        self.next = match events.is_empty() && last < self.last {
+            true => self
+                .held_from(last + 1)
+                .await?
+                .unwrap_or(self.last.saturating_add(1)),
+            false => last + 1,
+        };
+        Ok(Some(events))
     }
 }

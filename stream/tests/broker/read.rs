@@ -1,6 +1,7 @@
 //! Reading the stream without a consumer.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use sandbox::servers::publish_bytes;
 use stream::append::Mode;
@@ -8,7 +9,7 @@ use stream::connect::Settings;
 use stream::{ReadEvent, Reader, UnreadableHeaders};
 
 use crate::consume::fill;
-use crate::world::{World, completed, mode};
+use crate::world::{SOON, World, completed, mode};
 
 fn reader(world: &World) -> Reader {
     Reader::new(&world.connection, world.declared.name())
@@ -167,6 +168,38 @@ async fn without_direct_reads_a_scan_takes_longer_and_gives_the_same() {
     fill(&world, 0..250).await;
     world.reconfigure(|config| config.allow_direct = false).await;
     assert_eq!(seqs(&scan(&world, 1..=250).await), (1..=250).collect::<Vec<_>>());
+}
+
+/// A user who may read single messages only, and a stream that lost a long head: each of its sequences asked for would take an hour.
+#[tokio::test]
+async fn a_long_head_that_is_gone_is_skipped_however_the_scan_reads() {
+    let world = World::start().await;
+    let far = 10_000_000;
+    world.reconfigure(|config| config.allow_direct = false).await;
+    let stream = world.stream().await;
+    stream.purge().sequence(far).await.unwrap();
+    fill(&world, 0..20).await;
+    let last = world.last_seq().await;
+    assert_eq!(last, far + 19);
+    // Another one has the consumer.
+    let mut other = reader(&world).scan(&Settings::for_url(world.server.url()), 1, last);
+    assert_eq!(other.next().await.unwrap().unwrap().len(), 20);
+    let scanned = tokio::time::timeout(SOON, scan(&world, 1..=last)).await;
+    let all = scanned.expect("the head is skipped");
+    assert_eq!(seqs(&all), (far..=last).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_consumer_of_a_scan_outlives_a_stall_of_what_its_events_are_for() {
+    let world = World::start().await;
+    fill(&world, 0..3_000).await;
+    let mut long = reader(&world).scan(&Settings::for_url(world.server.url()), 1, 3_000);
+    long.next().await.unwrap();
+    let info = world.stream().await.consumer_info("replay").await.unwrap();
+    assert!(
+        info.config.inactive_threshold >= Duration::from_secs(60),
+        "{info:?}"
+    );
 }
 
 #[tokio::test]
