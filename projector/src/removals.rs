@@ -9,6 +9,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use crate::parked::rows::Place;
+use crate::statements::{execute, query};
 use database::DatabaseError;
 
 const UNPARK: &str = "delete from parked where stream_created = $1 and stream_seq = $2";
@@ -210,28 +211,4 @@ pub async fn others(
 
 fn keys(rows: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
-}
-
-async fn query(
-    client: &Client,
-    attempt: &'static str,
-    statement: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<Vec<Row>, DatabaseError> {
-    client
-        .query_typed(statement, values)
-        .await
-        .map_err(DatabaseError::of(attempt))
-}
-
-async fn execute(
-    client: &Client,
-    attempt: &'static str,
-    statement: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<u64, DatabaseError> {
-    client
-        .execute_typed(statement, values)
-        .await
-        .map_err(DatabaseError::of(attempt))
 }

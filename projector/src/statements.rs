@@ -49,7 +49,7 @@ pub mod set;
 
 use schemas::winner::JobRank;
 use time::OffsetDateTime;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use crate::rows::{Folded, ParkedRow, ResultRow};
 use columns::{AnswerColumns, ParkedColumns, WinnerColumns};
@@ -157,18 +157,26 @@ async fn parked(
     }
     let columns = ParkedColumns::of(stream_created, rows);
     let attempt = "parking messages";
-    let new = client
-        .query_typed(PARKED, &columns.parameters())
-        .await
-        .map_err(DatabaseError::of(attempt))?;
+    let new = query(client, attempt, PARKED, &columns.parameters()).await?;
     new.iter()
         .map(|row| row.try_get::<_, i64>(0).map(i64::unsigned_abs))
         .collect::<Result<_, _>>()
         .map_err(DatabaseError::of(attempt))
 }
 
-/// Runs a statement without a name, so that nothing of it stays on the session.
-async fn execute(
+/// Runs a statement without a name, so that nothing of it stays on the session; gives its rows.
+pub(crate) async fn query(
+    client: &Client,
+    attempt: &'static str,
+    statement: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<Vec<Row>, DatabaseError> {
+    let rows = client.query_typed(statement, parameters).await;
+    rows.map_err(DatabaseError::of(attempt))
+}
+
+/// The same of a statement that gives no rows; gives how many it changed.
+pub(crate) async fn execute(
     client: &Client,
     attempt: &'static str,
     statement: &str,

@@ -58,15 +58,7 @@ async fn the_rights_of_its_user_in_the_deployment_are_enough_and_a_repeat_is_che
 
 #[tokio::test]
 async fn a_user_who_may_not_publish_every_kind_of_event_makes_it_not_ready_before_the_first_delivery() {
-    let options = NatsOptions {
-        extra: r#"authorization { users: [
-            { user: all, password: x }
-            { user: some, password: x, permissions { publish: { deny: "answers.quarantine" } } }
-        ] }"#
-            .to_owned(),
-        user: Some(("all".to_owned(), "x".to_owned())),
-        ..NatsOptions::default()
-    };
+    let options = NatsOptions::default().with_user_who_may_not_publish("answers.quarantine");
     let nats = NatsServer::start_with(options).await.unwrap();
     let variables = [
         ("NATS_URL", nats.url()),

@@ -7,8 +7,9 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::facts::Submission;
-use super::tables::{each, query};
+use super::tables::each;
 use crate::config::Question;
+use crate::statements::query;
 use database::DatabaseError;
 
 /// As JSON: the columns that there are depend on the version of the schema.

@@ -16,6 +16,7 @@ use super::submissions;
 use crate::config::Question;
 use crate::parked::rows::{Parked, of_tasks};
 use crate::remembered::{Remembered, look};
+use crate::statements::query;
 use database::DatabaseError;
 
 const ANSWERS: &str = "
@@ -161,18 +162,6 @@ pub(super) async fn read(client: &Client, wanted: &Wanted<'_>) -> Result<Tables,
         parked,
         submissions,
     })
-}
-
-pub(super) async fn query(
-    client: &Client,
-    attempt: &'static str,
-    statement: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<Vec<Row>, DatabaseError> {
-    client
-        .query_typed(statement, values)
-        .await
-        .map_err(DatabaseError::of(attempt))
 }
 
 /// Each row as what `read` makes of it.

@@ -375,15 +375,8 @@ async fn while_a_rebuild_runs_nothing_is_touched() {
         let builder = builder.clone();
         tokio::spawn(async move { builder.stdout(&["rebuild"]).await })
     };
-    eventually("the rebuild waits for the row", SOON, async || {
-        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
-                        where not l.granted and a.datname = current_database()";
-        match world.value::<i64>(waiting, &[]).await {
-            0 => Err("nobody waits"),
-            _ => Ok(()),
-        }
-    })
-    .await;
+    // the rebuild waits for the row
+    world.somebody_waits().await;
     let (code, report) = erase(&builder, &["--wait", "300ms", "t"]).await;
     assert_eq!((code, &report["outcome"]), (Some(1), &json!("waiting")));
     assert_eq!(world.stream().await.cached_info().state.messages, 2);

@@ -166,6 +166,19 @@ impl World {
         .await;
     }
 
+    /// Waits until somebody waits for a lock in this database.
+    pub(crate) async fn somebody_waits(&self) {
+        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+                        where not l.granted and a.datname = current_database()";
+        eventually("somebody waits for a row", SOON, async || {
+            match self.value::<i64>(waiting, &[]).await {
+                0 => Err("nobody waits"),
+                _ => Ok(()),
+            }
+        })
+        .await;
+    }
+
     /// The durable consumer, if there is one.
     pub(crate) async fn consumer(&self) -> Option<async_nats::jetstream::consumer::Info> {
         let stream = self.stream().await;

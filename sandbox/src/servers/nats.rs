@@ -56,6 +56,24 @@ impl Default for NatsOptions {
     }
 }
 
+impl NatsOptions {
+    /// Two users, both with the password `x`: `all`, who may do everything, and `some`, who may not publish to `subject`.
+    #[must_use]
+    pub fn with_user_who_may_not_publish(self, subject: &str) -> Self {
+        let users = format!(
+            r#"authorization {{ users: [
+                {{ user: all, password: x }}
+                {{ user: some, password: x, permissions {{ publish: {{ deny: "{subject}" }} }} }}
+            ] }}"#
+        );
+        Self {
+            extra: format!("{}\n{users}", self.extra),
+            user: Some(("all".to_owned(), "x".to_owned())),
+            ..self
+        }
+    }
+}
+
 /// A broker with JetStream on a free loopback port, with a store of its own. Ends when dropped.
 pub type NatsServer = Server<Broker>;
 

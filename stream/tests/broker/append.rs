@@ -379,15 +379,7 @@ async fn the_probe_tells_a_broker_that_stores_nothing_since_its_disk_was_full() 
 
 #[tokio::test]
 async fn the_probe_tells_a_user_who_may_not_publish_and_stores_nothing() {
-    let options = NatsOptions {
-        extra: r#"authorization { users: [
-            { user: all, password: x }
-            { user: some, password: x, permissions { publish: { deny: "answers.quarantine" } } }
-        ] }"#
-            .to_owned(),
-        user: Some(("all".to_owned(), "x".to_owned())),
-        ..NatsOptions::default()
-    };
+    let options = NatsOptions::default().with_user_who_may_not_publish("answers.quarantine");
     let server = NatsServer::start_with(options).await.unwrap();
     for (user, kinds, content) in [
         ("all", &Kind::ALL[..], true),

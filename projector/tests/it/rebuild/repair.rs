@@ -1,13 +1,12 @@
 //! Tables that somebody changed, put right.
 
 use futures_util::{FutureExt, StreamExt};
-use sandbox::eventually;
 use schemas::job_key::Rules;
 
 use super::{dump, history, run, tables_are_the_fold};
 use crate::answer::Answer;
 use crate::projector::Projector;
-use crate::world::{SOON, World, event};
+use crate::world::{World, event};
 
 /// A world with rows of everything, and nothing under way.
 async fn world(results: usize) -> (World, Projector) {
@@ -130,15 +129,8 @@ async fn an_event_that_a_wrong_row_kept_out_while_the_rebuild_ran_is_not_lost() 
         let builder = world.projector();
         tokio::spawn(async move { run(&builder, &["rebuild"]).await })
     };
-    eventually("the rebuild waits for the row", SOON, async || {
-        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
-                        where not l.granted and a.datname = current_database()";
-        match world.value::<i64>(waiting, &[]).await {
-            0 => Err("nobody waits"),
-            _ => Ok(()),
-        }
-    })
-    .await;
+    // the rebuild waits for the row
+    world.somebody_waits().await;
     // Greater than the row should be, less than it is.
     let newer = Answer::of("t24")
         .created("\"2026-11-30T06:00:00Z\"")

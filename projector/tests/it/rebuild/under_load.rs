@@ -139,15 +139,8 @@ async fn of_two_at_once_the_second_is_refused() {
         let builder = builder.clone();
         tokio::spawn(async move { run(&builder, &["rebuild"]).await })
     };
-    eventually("the first waits for the row", SOON, async || {
-        let waiting = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
-                        where not l.granted and a.datname = current_database()";
-        match world.value::<i64>(waiting, &[]).await {
-            0 => Err("nobody waits"),
-            _ => Ok(()),
-        }
-    })
-    .await;
+    // the first waits for the row
+    world.somebody_waits().await;
     for command in ["rebuild", "verify"] {
         let second = run(&builder, &[command]).await;
         assert_eq!(second.code, Some(2), "{second:?}");
