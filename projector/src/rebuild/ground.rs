@@ -40,7 +40,10 @@ pub(super) struct Ground {
     life: Life,
     /// How long a statement of a repair may take.
     statement: Duration,
-    rules: Rules,
+    /// How a key becomes a job key.
+    pub(super) rules: Rules,
+    /// Rows may have been made under other ones. Nobody writes until they are not.
+    pub(super) rules_changed: bool,
     consumer: String,
     /// How far the rows are known to reach on this stream.
     remembered_floor: u64,
@@ -61,12 +64,14 @@ impl Ground {
         let stream = &config.reach.stream.name;
         let mut log = reach::stream(&config.reach).await?;
         let row = look(session.client(), stream).await?;
+        let mut rules_changed = false;
         if to_write {
             let to = Transactions {
                 session: &session,
                 statement: config.reach.rows.limits.statement,
             };
-            if rules::enforce(to, stream, row.as_ref(), config.rules).await? {
+            rules_changed = rules::enforce(to, stream, row.as_ref(), config.rules).await?;
+            if rules_changed {
                 // Until now there may have been events projected under the old ones.
                 let state = log.reader.state().await?;
                 log.state = state.ok_or_else(|| ReachError::NoStream(stream.clone()))?;
@@ -103,6 +108,7 @@ impl Ground {
             life,
             statement: config.reach.rows.limits.statement,
             rules: config.rules,
+            rules_changed,
             consumer: config.consumer.clone(),
             remembered_floor: match &stranger {
                 None => row.map_or(0, |row| row.floor),

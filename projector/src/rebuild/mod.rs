@@ -16,6 +16,7 @@ mod ground;
 mod intake;
 mod load;
 mod origin;
+mod rekey;
 mod repair;
 mod replay;
 mod report;

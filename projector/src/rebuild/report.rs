@@ -223,6 +223,8 @@ pub struct Report {
     pub deep: bool,
     /// Results that the database refused, and that are listed in `parked`.
     pub refused: u64,
+    /// Rows that were given another job key before anything was compared, because the rules have changed.
+    pub rekeyed: u64,
     /// The tables were empty or nearly so, and every event was brought in. Nothing was compared when they were empty; else what was
     /// found is what was still not right after it.
     pub loaded: bool,

@@ -13,6 +13,7 @@ use super::compare::{Bounds, Compared, compare};
 use super::ground::Ground;
 use super::load::{Loaded, load};
 use super::origin::{has_rows, rows, rows_up_to};
+use super::rekey::rekey_all;
 use super::repair::Repair;
 use super::replay::{Tally, replay};
 use super::report::{Gone, Replayed, Report, TableReport};
@@ -48,6 +49,10 @@ pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
     let begun = Instant::now();
     let ground = Ground::prepare(&config, true).await?;
     let client = ground.session.client();
+    let rekeyed = match ground.rules_changed {
+        true => rekey_all(ground.intake().to, ground.rules).await?,
+        false => 0,
+    };
     let report = if !has_rows(client).await? {
         fill(&ground, &config).await?
     } else if has_few(&ground).await? {
@@ -60,7 +65,7 @@ pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
     } else {
         put_right(&ground, config.prune, 0).await?
     };
-    finish(report, begun, config.json)
+    finish(Report { rekeyed, ..report }, begun, config.json)
 }
 
 /// Whether there are so few rows that it is cheaper to bring in every event than to look for those that are missing: a first load
@@ -220,6 +225,7 @@ fn found(
         deep: false,
         refused: compared.refused,
         loaded: false,
+        rekeyed: 0,
         forced: ground.stranger.as_ref().map(ToString::to_string),
         equal: equal(&compared.answers) && equal(&compared.winners) && equal(&compared.parked),
         answers: compared.answers,

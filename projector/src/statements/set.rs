@@ -56,6 +56,27 @@ const TAKE_PARKED: &str = "
 delete from parked p using unnest($1::timestamptz[], $2::bigint[]) d (stream_created, stream_seq)
  where p.stream_created = d.stream_created and p.stream_seq = d.stream_seq";
 
+const MOVE: &str = "
+update answers a set job_key = n.job_key from unnest($1::text[], $2::text[]) n (task_id, job_key) where a.task_id = n.task_id";
+
+const LEAVE: &str = "
+delete from winners w using unnest($1::text[], $2::text[]) n (task_id, job_key)
+ where w.job_key = n.job_key and w.task_id = n.task_id";
+
+const CROWN: &str = concat!(
+    "
+insert into winners as w (job_key, task_id, status, created_at, stream_seq)
+select distinct on (job_key) job_key, task_id, status, created_at, stream_seq
+  from answers where job_key = any($1)
+ order by job_key, status = 'COMPLETED' desc, coalesce(created_at, '-infinity') desc, task_id desc
+    on conflict (job_key) do update
+   set task_id = excluded.task_id, status = excluded.status, created_at = excluded.created_at, stream_seq = excluded.stream_seq
+ where ",
+    winner_is_greater!("excluded", "w"),
+    "
+    or exists (select from unnest($2::text[], $3::text[]) n (task_id, job_key) where w.job_key = n.job_key and w.task_id = n.task_id)"
+);
+
 /// Which rows may be set to something less than they are.
 #[derive(Debug, Clone, Default)]
 pub struct Settable {
@@ -162,4 +183,49 @@ pub async fn take_parked(
 ) -> Result<u64, DatabaseError> {
     let parameters: [Parameter<'_>; 2] = [(&created, Type::TIMESTAMPTZ_ARRAY), (&seqs, Type::INT8_ARRAY)];
     execute(client, "taking parked messages away", TAKE_PARKED, &parameters).await
+}
+
+/// A task that belongs to another job than its row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The task.
+    pub task_id: String,
+    /// The job that its row says.
+    pub from: String,
+    /// Its job.
+    pub to: String,
+}
+
+/// What becomes of a winner whose task has moved to another job, when no task of its own is left to take its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It goes.
+    Goes,
+    /// It stays, because another table refers to it.
+    Stays,
+}
+
+/// Moves these tasks to their jobs, and has the jobs that they leave and come to won by the greatest of their rows. Gives how many
+/// rows it moved. Nobody else may write meanwhile.
+///
+/// # Errors
+/// When the database fails.
+pub async fn rekey(client: &Client, moved: &[Moved], left: Left) -> Result<u64, DatabaseError> {
+    let attempt = "giving rows their job keys";
+    let column = |of: fn(&Moved) -> &str| moved.iter().map(of).collect::<Vec<&str>>();
+    let (tasks, from, to) = (column(|m| &m.task_id), column(|m| &m.from), column(|m| &m.to));
+    let jobs = [from.clone(), to.clone()].concat();
+    let moves: [Parameter<'_>; 2] = [(&tasks, Type::TEXT_ARRAY), (&to, Type::TEXT_ARRAY)];
+    let leaves: [Parameter<'_>; 2] = [(&tasks, Type::TEXT_ARRAY), (&from, Type::TEXT_ARRAY)];
+    let crowns: [Parameter<'_>; 3] = [
+        (&jobs, Type::TEXT_ARRAY),
+        (&tasks, Type::TEXT_ARRAY),
+        (&from, Type::TEXT_ARRAY),
+    ];
+    let changed = execute(client, attempt, MOVE, &moves).await?;
+    execute(client, attempt, CROWN, &crowns).await?;
+    if left == Left::Goes {
+        execute(client, attempt, LEAVE, &leaves).await?;
+    }
+    Ok(changed)
 }

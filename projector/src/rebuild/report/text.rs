@@ -36,6 +36,10 @@ impl fmt::Display for Report {
             let refused = count(self.refused);
             writeln!(f, "{refused} results were refused by the database and are parked")?;
         }
+        if self.rekeyed > 0 {
+            let rekeyed = count(self.rekeyed);
+            writeln!(f, "{rekeyed} rows belong to other jobs under these rules")?;
+        }
         if self.loaded && self.answers.repaired.is_none() {
             writeln!(f, "the tables were empty and were filled")?;
             self.write_tables(f)?;
