@@ -6,6 +6,9 @@ use projector::config::{Command, Config};
 use projector::{erase, explain, migration, parked, rebuild, run};
 use service::healthcheck::healthcheck;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the environment enters here, and is passed in from here on"

@@ -17,8 +17,10 @@ const EXAMPLES: i64 = 5;
 pub(super) struct Bounds {
     /// The end of the replay.
     pub(super) end: u64,
-    /// Everything up to here must be in the tables.
+    /// Everything up to here must be in the tables; read before the moment of comparison.
     pub(super) floor: u64,
+    /// The end of the stream, read behind that moment: every row seen is of an event up to there.
+    pub(super) last: u64,
     /// When the stream was created.
     pub(super) created: OffsetDateTime,
     /// Rows of an earlier time may be of events that this stream never held; `None`: any row may.
@@ -35,13 +37,8 @@ pub(super) struct Compared {
     pub(super) refused: u64,
 }
 
-/// Compares. `last` gives the end of the stream; it is asked for once the moment of comparison is fixed, so that every
-/// row seen is of an event up to there.
-pub(super) async fn compare<E: From<DatabaseError>>(
-    session: &Session,
-    bounds: Bounds,
-    last: impl Future<Output = Result<u64, E>>,
-) -> Result<Compared, E> {
+/// Compares, at the moment that the transaction of the side tables looks at, and ends that.
+pub(super) async fn compare(session: &Session, bounds: Bounds) -> Result<Compared, DatabaseError> {
     let client = session.client();
     let setting_up = [
         ANSWERS.create(),
@@ -50,15 +47,15 @@ pub(super) async fn compare<E: From<DatabaseError>>(
     ]
     .join("; ");
     run(client, &setting_up).await?;
-    run(client, sql::BEGIN_COMPARING).await?;
     let limits = Limits {
         end: sequence(bounds.end),
         floor: sequence(bounds.floor),
-        last: sequence(last.await?),
+        last: sequence(bounds.last),
         begin: bounds.begin.map_or(Timestamp::PosInfinity, Timestamp::Value),
         created: bounds.created,
     };
     let refused = execute(client, sql::REFUSED, &[(&bounds.created, Type::TIMESTAMPTZ)]).await?;
+    suspect(client, &limits).await?;
     let compared = Compared {
         answers: maxima(client, &ANSWERS, &limits).await?,
         winners: maxima(client, &WINNERS, &limits).await?,
@@ -78,9 +75,17 @@ struct Limits {
     created: OffsetDateTime,
 }
 
+/// The suspect keys, and what there is on them.
+async fn suspect(client: &Client, limits: &Limits) -> Result<(), DatabaseError> {
+    for shape in [&ANSWERS, &WINNERS] {
+        execute(client, &shape.suspects(), &[]).await?;
+        run(client, &format!("analyze suspect_{}", shape.table)).await?;
+    }
+    execute(client, sql::BRING_BACK, &[(&limits.end, Type::INT8)]).await?;
+    run(client, "analyze replayed_results").await
+}
+
 async fn maxima(client: &Client, shape: &Shape, limits: &Limits) -> Result<TableReport, DatabaseError> {
-    execute(client, &shape.suspects(), &[]).await?;
-    run(client, &format!("analyze suspect_{}", shape.table)).await?;
     execute(client, &shape.events(), &[]).await?;
     run(client, &format!("analyze events_of_{}", shape.table)).await?;
     let values: [(&(dyn ToSql + Sync), Type); 4] = [

@@ -1,25 +1,29 @@
 //! `projector verify` and `projector rebuild`: are the tables what the stream says, and making them so.
 //!
 //! The tables are maxima over the events of the stream. So nothing is swapped: the stream is replayed to the end that it had at
-//! the start (`replay`), what it comes to is put beside the tables (`side`), both are compared at one moment
-//! (`compare`), and what differs is put right, row by row, while the projectors go on (`repair`). Empty tables are simply
+//! the start (`replay`) and brought together with the rows of one moment (`pair`); what does not agree is put beside the tables
+//! (`side`) and judged (`compare`), and what differs is put right, row by row, while the projectors go on (`repair`). Empty tables are simply
 //! filled (`load`).
 //!
 //! Nobody is kept waiting: the side tables are seen by this session alone, the comparison reads, and a repair holds row
 //! locks for one short transaction. Killed at any moment, it leaves nothing behind but the repairs that were committed, each
 //! of which was right.
 
+mod beside;
 mod compare;
 mod copy;
 mod found;
 mod ground;
+mod in_order;
 mod intake;
 mod load;
 mod origin;
+mod pair;
 mod rekey;
 mod repair;
 mod replay;
 mod report;
+mod responses;
 mod rules;
 mod side;
 mod sql;

@@ -1,7 +1,7 @@
 //! The side tables: what the stream says, in a form that the database can compare with its rows.
 
 use bytes::Bytes;
-use database::{DatabaseError, Session, Trouble};
+use database::{DatabaseError, Session};
 use futures_util::SinkExt;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -9,44 +9,31 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::copy::CopyRows;
+use super::pair::{LeftOver, Results};
 use super::replay::Stretch;
+use super::responses::Responses;
 use super::sql;
 use crate::decode::Decoded;
-use crate::rows::{ParkedRow, ResultRow};
-use crate::statements::{Jsonb, sequence, without_nul};
+use crate::rows::ParkedRow;
+use crate::statements::{sequence, without_nul};
 
-/// A stretch of the stream, ready for the side tables.
+/// A stretch of the stream, ready to be brought together with the rows.
 #[derive(Debug)]
 pub(super) struct SideRows {
-    results: Option<Bytes>,
+    pub(super) results: Results,
+    pub(super) responses: Option<Responses>,
     parked: Option<Bytes>,
     others: Option<Bytes>,
-    responses: Option<Responses>,
-}
-
-/// Responses, to be compared with those of the rows.
-#[derive(Debug, Default)]
-struct Responses {
-    task_id: Vec<String>,
-    stream_seq: Vec<i64>,
-    response: Vec<Option<Bytes>>,
 }
 
 impl SideRows {
     /// Takes processor time: not for a thread that serves others.
     pub(super) fn of(stretch: &Stretch, with_responses: bool) -> Self {
-        let mut results = CopyRows::new(sql::RESULT_COLUMNS);
         let mut parked = CopyRows::new(sql::PARKED_COLUMNS);
         let mut others = CopyRows::new(sql::OTHER_COLUMNS);
-        let mut responses = with_responses.then(Responses::default);
         for decoded in &stretch.events {
             match decoded {
-                Decoded::Result(row) => {
-                    put_result(&mut results, row);
-                    if let Some(responses) = &mut responses {
-                        responses.add(row);
-                    }
-                }
+                Decoded::Result(_) => {}
                 Decoded::Parked(row) => {
                     put_parked(&mut parked, row);
                     put_other(&mut others, row.stream_seq, row.parked_at);
@@ -55,34 +42,12 @@ impl SideRows {
             }
         }
         Self {
-            results: results.finish(),
+            results: Results::of(&stretch.events),
+            responses: with_responses.then(|| Responses::of(&stretch.events)),
             parked: parked.finish(),
             others: others.finish(),
-            responses,
         }
     }
-}
-
-impl Responses {
-    fn add(&mut self, row: &ResultRow) {
-        self.task_id.push(row.task_id.as_str().to_owned());
-        self.stream_seq.push(sequence(row.provenance.stream_seq));
-        self.response.push(row.response.clone());
-    }
-}
-
-fn put_result(out: &mut CopyRows, row: &ResultRow) {
-    out.row()
-        .bigint(sequence(row.provenance.stream_seq))
-        .text(row.task_id.as_str())
-        .text(&row.job_key)
-        .text_or_null(row.idempotency_key.as_deref())
-        .text(row.rank.status.as_str())
-        .moment_or_null(row.rank.created_at)
-        .bytes(row.rank.digest.as_bytes())
-        .text_or_null(row.problem.as_deref())
-        .text(row.via.as_str())
-        .moment(row.provenance.received_at);
 }
 
 fn put_parked(out: &mut CopyRows, row: &ParkedRow) {
@@ -107,29 +72,41 @@ pub(super) struct SideTables<'s> {
 }
 
 impl<'s> SideTables<'s> {
-    /// Makes them.
-    pub(super) async fn create(session: &'s Session) -> Result<Self, DatabaseError> {
-        let created = session.client().batch_execute(sql::CREATE).await;
-        created.map_err(DatabaseError::of("making the side tables"))?;
-        Ok(Self { session })
+    /// Makes them, within a transaction that looks at one moment. Gives the moment's name for other sessions.
+    pub(super) async fn create(session: &'s Session) -> Result<(Self, String), DatabaseError> {
+        let attempt = "making the side tables";
+        let client = session.client();
+        let begun = [sql::BEGIN_COMPARING, sql::CREATE].join(";");
+        let begun = client.batch_execute(&begun).await;
+        begun.map_err(DatabaseError::of(attempt))?;
+        let moment = client.query_typed_one(sql::MOMENT, &[]).await;
+        let moment = moment.and_then(|row| row.try_get(0));
+        Ok((Self { session }, moment.map_err(DatabaseError::of(attempt))?))
     }
 
-    /// Adds a stretch of the stream, and compares its responses where they are asked for.
+    /// Adds what a stretch has beside results.
     pub(super) async fn add(&self, rows: SideRows) -> Result<(), DatabaseError> {
-        let client = self.session.client();
-        for (statement, rows) in [
-            (sql::COPY_RESULTS, rows.results),
-            (sql::COPY_PARKED, rows.parked),
-            (sql::COPY_OTHERS, rows.others),
-        ] {
-            if let Some(rows) = rows {
-                send(client, statement, rows).await?;
-            }
+        self.copy(sql::COPY_PARKED, rows.parked).await?;
+        self.copy(sql::COPY_OTHERS, rows.others).await
+    }
+
+    /// Adds results that are not in both tables, and rows that are not their events.
+    pub(super) async fn add_left_over(&self, left: LeftOver) -> Result<(), DatabaseError> {
+        self.copy(sql::COPY_RESULTS, left.results).await?;
+        self.copy(sql::COPY_ODD_ANSWERS, left.odd_answers).await?;
+        self.copy(sql::COPY_ODD_WINNERS, left.odd_winners).await
+    }
+
+    /// Adds rows whose response is not that of their event.
+    pub(super) async fn add_unlike(&self, rows: Option<Bytes>) -> Result<(), DatabaseError> {
+        self.copy(sql::COPY_UNLIKE, rows).await
+    }
+
+    async fn copy(&self, statement: &str, rows: Option<Bytes>) -> Result<(), DatabaseError> {
+        match rows {
+            Some(rows) => send(self.session.client(), statement, rows).await,
+            None => Ok(()),
         }
-        if let Some(responses) = rows.responses {
-            compare_responses(client, &responses).await?;
-        }
-        Ok(())
     }
 
     /// Adds ranges of sequences that hold nothing.
@@ -160,38 +137,4 @@ pub(super) async fn send(client: &Client, copy: &str, rows: Bytes) -> Result<(),
         sink.finish().await
     };
     copying.await.map(drop).map_err(DatabaseError::of("copying rows"))
-}
-
-/// One response that the database cannot hold has no row, whatever it is compared with; it is left out, and the others are
-/// not.
-async fn compare_responses(client: &Client, responses: &Responses) -> Result<(), DatabaseError> {
-    let mut parts = vec![(0, responses.stream_seq.len())];
-    while let Some((from, to)) = parts.pop() {
-        if from == to {
-            continue;
-        }
-        let task_id: Vec<&str> = responses.task_id[from..to].iter().map(String::as_str).collect();
-        let stream_seq = &responses.stream_seq[from..to];
-        let response: Vec<Option<Jsonb<'_>>> = responses.response[from..to]
-            .iter()
-            .map(|response| response.as_ref().map(Jsonb))
-            .collect();
-        let values: [(&(dyn ToSql + Sync), Type); 3] = [
-            (&task_id, Type::TEXT_ARRAY),
-            (&stream_seq, Type::INT8_ARRAY),
-            (&response, Type::JSONB_ARRAY),
-        ];
-        let compared = client.execute_typed(sql::UNLIKE, &values).await;
-        match compared.map_err(DatabaseError::of("comparing responses")) {
-            Ok(_) => {}
-            Err(error) if error.trouble() == Trouble::Data => {
-                let middle = from + (to - from) / 2;
-                if to - from > 1 {
-                    parts.extend([(from, middle), (middle, to)]);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

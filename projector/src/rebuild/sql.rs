@@ -2,19 +2,23 @@
 //!
 //! The side tables are temporary: the session that makes them is the only one that sees them, and they are gone with it.
 //!
-//! A row says by its `stream_seq` which event it is. So rows and events are brought together by that number, which is cheap,
-//! and nearly all of them are found equal there and then. Keys that are left over on either side are *suspect*, and only for
-//! those is the fold made, by the rule of `statements`.
+//! A row says by its `stream_seq` which event it is. So rows and events are brought together by that number (`pair`), which is
+//! cheap, and nearly all of them are found equal there and then. What is left over on either side comes here. Its keys are
+//! *suspect*, and only for those is the fold made, by the rule of `statements`.
 
 use crate::statements::{answer_is_greater, winner_is_greater};
 
-/// One row a replayed result, in the columns that `answers` has, but for the response; one row a message to park; the times of
-/// messages that are no results; ranges of sequences that hold nothing; rows whose response is not that of their event; results that the database refused before.
+/// One row a replayed result that not both tables have a row for, in the columns that `answers` has, but for the response, and
+/// in which of them its row stands; rows that are not the event that they name; one row a message to park; the times of
+/// messages that are no results; ranges of sequences that hold nothing; rows whose response is not that of their event; results
+/// that the database refused before.
 pub(super) const CREATE: &str = "
 create temp table replayed_results (
   stream_seq bigint not null, task_id text collate \"C\" not null, job_key text collate \"C\" not null, idempotency_key text,
   status text not null, created_at timestamptz, response_digest bytea not null, problem text, via text not null,
-  received_at timestamptz not null);
+  received_at timestamptz not null, stands_in_answers boolean not null, stands_in_winners boolean not null);
+create temp table odd_answers (stream_seq bigint not null, key text collate \"C\" not null);
+create temp table odd_winners (stream_seq bigint not null, key text collate \"C\" not null);
 create temp table replayed_parked (
   stream_seq bigint not null, subject text not null, task_id text, reason text not null, detail text,
   body_digest bytea not null, parked_at timestamptz not null);
@@ -24,9 +28,25 @@ create temp table unlike (task_id text collate \"C\" not null, stream_seq bigint
 create temp table refused (stream_seq bigint not null)";
 
 pub(super) const COPY_RESULTS: &str = "
-copy replayed_results (stream_seq, task_id, job_key, idempotency_key, status, created_at, response_digest, problem, via, received_at)
+copy replayed_results (stream_seq, task_id, job_key, idempotency_key, status, created_at, response_digest, problem, via, received_at,
+                       stands_in_answers, stands_in_winners)
 from stdin (format binary)";
-pub(super) const RESULT_COLUMNS: i16 = 10;
+pub(super) const RESULT_COLUMNS: i16 = ANSWER_COLUMNS + 2;
+
+pub(super) const COPY_ODD_ANSWERS: &str = "copy odd_answers (stream_seq, key) from stdin (format binary)";
+pub(super) const COPY_ODD_WINNERS: &str = "copy odd_winners (stream_seq, key) from stdin (format binary)";
+pub(super) const ODD_COLUMNS: i16 = 2;
+
+/// The rows of `answers` in the order of their events. The columns are those of a replayed result, the key is the second.
+pub(super) const ANSWERS_IN_ORDER: &str = "
+copy (select stream_seq, task_id, job_key, idempotency_key, status, created_at, response_digest, problem, via, received_at
+        from answers order by stream_seq) to stdout (format binary)";
+pub(super) const ANSWER_COLUMNS: i16 = 10;
+
+/// The same of `winners`.
+pub(super) const WINNERS_IN_ORDER: &str = "
+copy (select stream_seq, job_key, task_id, status, created_at from winners order by stream_seq) to stdout (format binary)";
+pub(super) const WINNER_COLUMNS: i16 = 5;
 
 pub(super) const COPY_PARKED: &str = "
 copy replayed_parked (stream_seq, subject, task_id, reason, detail, body_digest, parked_at) from stdin (format binary)";
@@ -41,19 +61,33 @@ pub(super) const GONE: &str =
 /// A row that names an event has its response, whenever it is looked at. Compared by their bytes as Postgres holds them: by
 /// value, 1.0 would be 1.
 pub(super) const UNLIKE: &str = "
-insert into unlike
-select a.task_id, a.stream_seq
+select a.stream_seq, a.task_id
   from unnest($1::text[], $2::bigint[], $3::jsonb[]) as e (task_id, stream_seq, response)
   join answers a on a.task_id = e.task_id and a.stream_seq = e.stream_seq
  where not record_image_eq(row(a.response), row(e.response))";
 
+pub(super) const COPY_UNLIKE: &str = "copy unlike (stream_seq, task_id) from stdin (format binary)";
+pub(super) const UNLIKE_COLUMNS: i16 = 2;
+
 /// The planner knows nothing of a temporary table that nobody analyzed.
 pub(super) const ANALYZE: &str = "
-analyze replayed_results; analyze replayed_parked; analyze others; analyze gone; analyze unlike";
+analyze replayed_results; analyze replayed_parked; analyze others; analyze gone; analyze unlike; analyze odd_answers;
+analyze odd_winners";
 
-/// What is looked at must be of one moment; the first statement chooses it.
+/// What is looked at must be of one moment.
 pub(super) const BEGIN_COMPARING: &str = "
-begin isolation level repeatable read; set local work_mem = '64MB'; set local jit = off; select 1 from answers limit 1";
+begin isolation level repeatable read; set local work_mem = '64MB'; set local jit = off";
+
+/// Chooses the moment, and gives a name by which other sessions can look at the same one.
+pub(super) const MOMENT: &str = "select pg_export_snapshot()";
+
+/// Looks at the moment of another session.
+pub(super) fn begin_reading(moment: &str) -> String {
+    format!(
+        "begin isolation level repeatable read read only; set transaction snapshot '{moment}';
+         set local work_mem = '64MB'; set local jit = off"
+    )
+}
 
 /// What the database refused to hold is listed in `parked`, and that is where it belongs; unless it took it after all.
 pub(super) const REFUSED: &str = "
@@ -147,20 +181,16 @@ impl Shape {
     /// The keys of rows that are not the event that they name, and of events that no row names.
     pub(super) fn suspects(&self) -> String {
         let Self { table, key, .. } = self;
-        let (row, event) = (self.list("r"), self.list("e"));
         let unlike = if self.responses {
-            "union all select task_id from unlike"
+            "union select task_id from unlike"
         } else {
             ""
         };
         format!(
             "insert into suspect_{table}
-             select distinct key from (
-               select unnest(array[r.{key}, e.{key}]) as key
-                 from {table} r full join replayed_results e on e.stream_seq = r.stream_seq
-                where r.{key} is null or e.{key} is null or ({row}) is distinct from ({event})
-               {unlike}) k
-              where key is not null"
+             select key from odd_{table}
+             union select {key} from replayed_results where not stands_in_{table}
+             {unlike}"
         )
     }
 
@@ -249,6 +279,24 @@ impl Shape {
         )
     }
 }
+
+/// Events that were not kept, since both tables have a row for them, and are needed all the same: for the fold of a suspect key, or
+/// beside what else names them. Up to the end of the replay, `$1`, a row that is not odd is the event that it names.
+pub(super) const BRING_BACK: &str = "
+insert into replayed_results
+select a.stream_seq, a.task_id, a.job_key, a.idempotency_key, a.status, a.created_at, a.response_digest, a.problem, a.via,
+       a.received_at, true, true
+  from (select task_id from suspect_answers
+        union
+        select a.task_id from suspect_winners w join answers a on a.job_key = w.job_key
+        union
+        select a.task_id
+          from (select stream_seq from odd_answers union select stream_seq from odd_winners union select stream_seq from parked) s
+          join answers a on a.stream_seq = s.stream_seq) wanted
+  join answers a on a.task_id = wanted.task_id
+ where a.stream_seq <= $1
+   and not exists (select from odd_answers o where o.key = a.task_id)
+   and not exists (select from replayed_results e where e.stream_seq = a.stream_seq)";
 
 pub(super) const CREATE_FOUND_PARKED: &str = "
 create temp table found_parked (

@@ -3,21 +3,18 @@
 use std::process::ExitCode;
 
 use database::{DatabaseError, Session};
-use futures_util::{TryStreamExt, pin_mut};
 use tokio::time::Instant;
 use tokio_postgres::Client;
-use tracing::info;
 
 use super::RebuildError;
-use super::compare::{Bounds, Compared, compare};
+use super::beside::{Beside, beside, replayed};
+use super::compare::Compared;
 use super::ground::Ground;
 use super::load::{Loaded, load};
 use super::origin::{has_rows, rows, rows_up_to};
 use super::rekey::rekey_all;
 use super::repair::Repair;
-use super::replay::{Tally, replay};
-use super::report::{Gone, Replayed, Report, TableReport};
-use super::side::{SideRows, SideTables};
+use super::report::{Report, TableReport};
 use crate::config::RebuildConfig;
 use crate::print::print;
 use crate::progress::Progress;
@@ -32,11 +29,10 @@ const FEW: u64 = 10;
 pub async fn verify(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
     let begun = Instant::now();
     let ground = Ground::prepare(&config, false).await?;
-    let (replayed, floor) = beside(&ground, config.deep).await?;
-    let compared = against(&ground, floor).await?;
+    let compared = beside(&ground, &config, config.deep, 0).await?;
     let report = Report {
         deep: config.deep,
-        ..found(&ground, "verify", replayed, floor, compared)
+        ..found(&ground, "verify", compared)
     };
     finish(report, begun, config.json)
 }
@@ -60,10 +56,10 @@ pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
         bring_in_all(&ground, &config).await?;
         Report {
             loaded: true,
-            ..put_right(&ground, config.prune, ground.end).await?
+            ..put_right(&ground, &config, ground.end).await?
         }
     } else {
-        put_right(&ground, config.prune, 0).await?
+        put_right(&ground, &config, 0).await?
     };
     finish(Report { rekeyed, ..report }, begun, config.json)
 }
@@ -76,10 +72,9 @@ async fn has_few(ground: &Ground) -> Result<bool, DatabaseError> {
 }
 
 /// Everything up to `brought_in` was brought in already.
-async fn put_right(ground: &Ground, prune: bool, brought_in: u64) -> Result<Report, RebuildError> {
-    let (replayed, floor) = beside(ground, true).await?;
-    let floor = floor.max(brought_in);
-    let compared = against(ground, floor).await?;
+async fn put_right(ground: &Ground, config: &RebuildConfig, brought_in: u64) -> Result<Report, RebuildError> {
+    let beside = beside(ground, config, true, brought_in).await?;
+    let (compared, prune) = (&beside.compared, config.prune);
     let tables = [&compared.answers, &compared.winners, &compared.parked];
     let total: u64 = tables.iter().map(|table| table.found.total()).sum();
     let repair = Repair {
@@ -91,14 +86,14 @@ async fn put_right(ground: &Ground, prune: bool, brought_in: u64) -> Result<Repo
     let mut progress = Progress::new("repairing", 1, total);
     let mut done = 0;
     let repaired = repair
-        .run(&compared, |keys| {
+        .run(compared, |keys| {
             done += keys;
             progress.at(done + 1);
         })
         .await?;
     drop(progress);
     ground.settle(repaired.floor).await?;
-    let mut report = found(ground, "rebuild", replayed, floor, compared);
+    let mut report = found(ground, "rebuild", beside);
     report.deep = true;
     report.answers.repaired = Some(repaired.answers);
     report.winners.repaired = Some(repaired.winners);
@@ -119,16 +114,20 @@ async fn fill(ground: &Ground, config: &RebuildConfig) -> Result<Report, Rebuild
     let replayed = replayed(ground, loaded.tally, loaded.gone).await?;
     ground.settle(ground.end).await?;
     let client = ground.session.client();
-    let filled = Compared {
-        answers: filled(client, "answers").await?,
-        winners: filled(client, "winners").await?,
-        parked: filled(client, "parked").await?,
-        refused: loaded.refused,
+    let filled = Beside {
+        replayed,
+        floor: ground.end,
+        compared: Compared {
+            answers: filled(client, "answers").await?,
+            winners: filled(client, "winners").await?,
+            parked: filled(client, "parked").await?,
+            refused: loaded.refused,
+        },
     };
     Ok(Report {
         loaded: true,
         equal: loaded.refused == 0,
-        ..found(ground, "rebuild", replayed, ground.end, filled)
+        ..found(ground, "rebuild", filled)
     })
 }
 
@@ -148,75 +147,12 @@ async fn bring_in_all(ground: &Ground, config: &RebuildConfig) -> Result<Loaded,
     .await
 }
 
-/// Puts what the stream comes to beside the tables. Gives that, and up to where everything must be in the tables: asked
-/// before they are compared, since that only grows.
-async fn beside(ground: &Ground, deep: bool) -> Result<(Replayed, u64), RebuildError> {
-    let side = SideTables::create(&ground.session).await?;
-    let stretches = replay(&ground.log, &ground.decoder, 1, ground.end, move |stretch| {
-        SideRows::of(stretch, deep)
-    });
-    pin_mut!(stretches);
-    let (mut tally, mut gone) = (Tally::default(), Gone::default());
-    let mut progress = Progress::new("replaying", 1, ground.end);
-    while let Some((stretch, rows)) = stretches.try_next().await? {
-        tally.add(&stretch);
-        side.add(rows).await?;
-        if !stretch.gone.is_empty() {
-            stretch
-                .gone
-                .iter()
-                .for_each(|(first, last)| gone.add(*first, *last));
-            side.add_gone(&stretch.gone).await?;
-        }
-        progress.at(stretch.last);
-    }
-    drop(progress);
-    side.analyze().await?;
-    let replayed = replayed(ground, tally, gone).await?;
-    Ok((replayed, ground.floor().await?))
-}
-
-async fn against(ground: &Ground, floor: u64) -> Result<Compared, RebuildError> {
-    info!("comparing");
-    let bounds = Bounds {
-        end: ground.end,
+fn found(ground: &Ground, command: &'static str, beside: Beside) -> Report {
+    let Beside {
+        replayed,
         floor,
-        created: ground.created,
-        begin: ground.begin(),
-    };
-    compare(&ground.session, bounds, ground.last()).await
-}
-
-/// What was replayed, once it is known that the stream does not hold more. A replica that lags would look like one from which
-/// events were deleted.
-async fn replayed(ground: &Ground, tally: Tally, gone: Gone) -> Result<Replayed, RebuildError> {
-    if let Some(state) = ground.log.reader.state().await?
-        && gone.total() > state.last_seq.saturating_sub(state.events)
-    {
-        return Err(RebuildError::Incomplete {
-            end: ground.end,
-            seen: tally.events,
-        });
-    }
-    Ok(Replayed {
-        stream: ground.log.reader.stream().to_owned(),
-        created: ground.created,
-        end: ground.end,
-        events: tally.events,
-        results: tally.results,
-        to_park: tally.parked,
-        nonfinal: tally.nonfinal,
-        gone,
-    })
-}
-
-fn found(
-    ground: &Ground,
-    command: &'static str,
-    replayed: Replayed,
-    floor: u64,
-    compared: Compared,
-) -> Report {
+        compared,
+    } = beside;
     let equal = |table: &TableReport| table.found.is_equal();
     Report {
         command,
