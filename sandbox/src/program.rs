@@ -241,6 +241,16 @@ impl Program {
     }
 }
 
+/// The sum of all samples of a metric on a page of metrics; 0 when there is none.
+pub fn samples(page: &str, metric: &str) -> f64 {
+    let samples = page.lines().filter_map(|line| {
+        let (sample, value) = line.rsplit_once(' ')?;
+        let named = sample.split('{').next() == Some(metric);
+        named.then(|| value.parse::<f64>().unwrap_or_default())
+    });
+    samples.sum()
+}
+
 /// What a program says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use sandbox::eventually;
-use sandbox::program::Readiness;
+use sandbox::program::{self, Readiness};
 use tokio::time::Instant;
 
 use crate::world::{SOON, Who, World};
@@ -153,12 +153,7 @@ impl World {
         let Ok((_, text)) = program.page("/metrics").await else {
             return 0.0;
         };
-        let samples = text.lines().filter_map(|line| {
-            let (sample, value) = line.rsplit_once(' ')?;
-            let named = sample == name || sample.split('{').next() == Some(name);
-            named.then(|| value.parse::<f64>().unwrap_or_default())
-        });
-        samples.sum()
+        program::samples(&text, name)
     }
 
     /// What a program printed so far, in all its processes.

@@ -17,6 +17,12 @@ pub struct Outcome {
 impl Outcome {
     /// An answer of about 2 KB: text and the sources that it leans on.
     pub fn completed(rng: &mut impl Rng) -> Self {
+        let length = rng.random_range(700..1_300);
+        Self::answered(rng, length)
+    }
+
+    /// An answer with a text of at least `length` bytes; its sources are about another kilobyte.
+    pub fn answered(rng: &mut impl Rng, length: usize) -> Self {
         #[derive(Serialize)]
         struct Response {
             result: Answer,
@@ -28,7 +34,6 @@ impl Outcome {
             confidence: f64,
             model: Option<&'static str>,
         }
-        let length = rng.random_range(700..1_300);
         let answer = Answer {
             text: text::prose(rng, length),
             sources: text::sources(rng),
