@@ -18,9 +18,9 @@ use crate::workload;
 /// Tasks that are made at a time; all of them are in memory.
 const CHUNK: usize = 10_000;
 /// Messages to an atomic batch: as many as a broker takes.
-const BATCH: usize = 1_000;
+pub const BATCH: usize = 1_000;
 /// Batches under way. A broker keeps up to fifty of a stream open.
-const AT_ONCE: usize = 4;
+pub const AT_ONCE: usize = 4;
 
 /// Why a stream was not filled.
 #[derive(Debug, Error)]
