@@ -15,8 +15,8 @@ use crate::report::number;
 use crate::results::Results;
 use crate::stack::{Installed, Receiver};
 
-/// The most that one connection can be answered in a second: the way there and back takes longer.
-const PER_CONNECTION: usize = 5_000;
+/// More than one connection can be answered in a second: the way there and back takes longer.
+const PER_CONNECTION: usize = 30_000;
 
 /// A run: what it works with, and what it has found so far.
 #[derive(Debug)]

@@ -132,7 +132,7 @@ impl Effort {
             rounds: 2,
             lead: Duration::from_millis(300),
             window: Duration::from_secs(1),
-            pace: 8_000,
+            pace: 120_000,
             rows: 10_000,
             rows_of_python: 2_000,
             rebuilt: 10_000,
