@@ -23,6 +23,9 @@ use crate::remembered::{Settled, look, settle};
 /// How long the session of one that was killed may hold it: its server notices within a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a statement that writes may take: live projectors wait for its rows.
+const STATEMENT: Duration = Duration::from_secs(20);
+
 /// Everything that was found out before the work begins.
 #[derive(Debug)]
 pub(super) struct Ground {
@@ -38,8 +41,6 @@ pub(super) struct Ground {
     beginning: Beginning,
     database: Database,
     life: Life,
-    /// How long a statement of a repair may take.
-    statement: Duration,
     /// How a key becomes a job key.
     pub(super) rules: Rules,
     /// Rows may have been made under other ones. Nobody writes until they are not.
@@ -68,7 +69,7 @@ impl Ground {
         if to_write {
             let to = Transactions {
                 session: &session,
-                statement: config.reach.rows.limits.statement,
+                statement: STATEMENT,
             };
             rules_changed = rules::enforce(to, stream, row.as_ref(), config.rules).await?;
             if rules_changed {
@@ -106,7 +107,6 @@ impl Ground {
             beginning,
             database,
             life,
-            statement: config.reach.rows.limits.statement,
             rules: config.rules,
             rules_changed,
             consumer: config.consumer.clone(),
@@ -147,7 +147,7 @@ impl Ground {
         Intake {
             to: Transactions {
                 session: &self.session,
-                statement: self.statement,
+                statement: STATEMENT,
             },
             log: &self.log,
             created: self.created,
