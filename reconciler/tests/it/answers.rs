@@ -183,13 +183,12 @@ async fn an_answer_of_exactly_the_limit_is_taken() {
         let text = "x".repeat(length - head.len() - 2);
         Fault::Body(Bytes::from(format!("{head}{text}\"}}")))
     };
-    world.api.faults().next(1, body(limit));
+    world.api.faults().task(&task, body(limit));
     world.submit(&task).await;
     let _reconciler = world.reconciler().set("BODY_LIMIT", limit).start();
     world.becomes(&task, "SETTLED").await;
     let (_, one_more) = world.queued(None);
-    world.api.faults().clear();
-    world.api.faults().next(1, body(limit + 1));
+    world.api.faults().task(&one_more, body(limit + 1));
     world.submit(&one_more).await;
     world.becomes(&one_more, "TOO_LARGE").await;
 }
