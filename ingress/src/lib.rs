@@ -29,7 +29,6 @@ use prometheus_client::registry::Registry;
 use schemas::signature::UnixSeconds;
 use service::health::Health;
 use service::{Stop, TaskFailed, Tasks, admin};
-use tokio::net::TcpListener;
 use tracing::info;
 
 pub use broker::BrokerError;
@@ -76,9 +75,7 @@ pub async fn serve(mut config: Config, now: fn() -> UnixSeconds, stop: Stop) -> 
     config.limits.connections = descriptors::raise_limit(config.limits.connections);
     let address = config.listen;
     let admin_listener = admin::bind(&config.admin).await?;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Listen { address, source })?;
+    let listener = server::listen(address).map_err(|source| ServeError::Listen { address, source })?;
     info!(
         listen = listener.local_addr().ok().map(tracing::field::display),
         admin = admin_listener.local_addr().ok().map(tracing::field::display),

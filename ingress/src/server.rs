@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -33,6 +34,9 @@ const HEAD_LIMIT: usize = 32 * 1024;
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 /// A failing accept (no descriptor or memory left) is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that may wait to be accepted; the system may allow fewer (`net.core.somaxconn`). With the 128 of the standard
+/// library a burst of senders overflows the queue, and those who do not fit try again after seconds.
+const BACKLOG: u32 = 4096;
 
 /// The public port.
 pub(crate) struct Server {
@@ -131,6 +135,18 @@ impl Server {
             self.open.wait().await;
         }
     }
+}
+
+/// Begins to listen. Must be called within a runtime.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // What the last process left behind must not keep the next one from starting.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// A slot first, then a connection: what is over the limit waits in the listener's queue.

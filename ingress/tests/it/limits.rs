@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use sandbox::eventually;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::client::{Client, PATH, Post, chunk, completed};
 use crate::process::{Process, SOON};
@@ -114,7 +115,12 @@ async fn five_hundred_slow_senders_hold_up_nobody() {
     let descriptors = world.ingress.descriptors();
     let slow = slow_senders(&world, 500);
     eventually("all are connected", SOON, async || {
-        world.ingress.metric("ingress_connections") >= 500.0
+        let connections = world.ingress.metric("ingress_connections");
+        if connections >= 500.0 {
+            Ok(())
+        } else {
+            Err(connections)
+        }
     })
     .await;
     deliver_in_time(&world).await;
@@ -280,9 +286,7 @@ async fn a_sender_that_reads_no_answer_loses_its_connection() {
     let mut client = world.client().await;
     let requests = "GET / HTTP/1.1\r\nhost: hook\r\n\r\n".repeat(1000);
     // Until the buffers between are full.
-    while let Ok(Ok(())) =
-        tokio::time::timeout(Duration::from_secs(1), client.try_send(requests.as_bytes())).await
-    {}
+    while let Ok(Ok(())) = timeout(Duration::from_secs(1), client.try_send(requests.as_bytes())).await {}
     eventually("it is given up", SOON, async || {
         world.ingress.metric("ingress_connections") == 0.0
     })
@@ -303,6 +307,25 @@ async fn a_low_soft_limit_of_descriptors_is_raised() {
         ingress.metric("ingress_connections") == 60.0
     })
     .await;
+}
+
+/// While the process does nothing at all, the system takes connections for it.
+#[tokio::test]
+async fn a_burst_of_connections_waits_in_the_queue_of_the_listener() {
+    let world = Setup::shared().await.start().await;
+    world.ingress.signal(Signal::SIGSTOP);
+    let mut waiting = Vec::new();
+    for _ in 0..500 {
+        let connected = timeout(SOON, Client::connect(world.ingress.listen)).await;
+        waiting.push(connected.expect("there is room in the queue"));
+    }
+    world.ingress.signal(Signal::SIGCONT);
+    for (number, client) in waiting.iter_mut().enumerate() {
+        let answer = client
+            .post(&Post::signed(completed(&format!("burst {number}"))))
+            .await;
+        assert_eq!(answer.status, 204);
+    }
 }
 
 #[tokio::test]
