@@ -1,5 +1,6 @@
 //! Messages in hand.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use stream::StoredEvent;
@@ -36,9 +37,41 @@ impl Batch {
         &self.0
     }
 
+    /// All of them, as something to be cut in halves.
+    pub fn messages(&self) -> Messages {
+        Messages {
+            batch: self.clone(),
+            range: 0..self.0.len(),
+        }
+    }
+
     /// Whether both are the same messages in hand.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Some messages of a batch, behind each other.
+#[derive(Debug)]
+pub struct Messages {
+    batch: Batch,
+    range: Range<usize>,
+}
+
+impl Messages {
+    /// The messages.
+    pub fn items(&self) -> &[Item] {
+        &self.batch.items()[self.range.clone()]
+    }
+
+    /// The first half and the second one, which is no shorter.
+    pub fn halves(&self) -> (Self, Self) {
+        let middle = self.range.start + self.range.len() / 2;
+        let of = |range| Self {
+            batch: self.batch.clone(),
+            range,
+        };
+        (of(self.range.start..middle), of(middle..self.range.end))
     }
 }
 

@@ -7,16 +7,17 @@ use std::time::Duration;
 use schemas::timestamp::cut_to_microseconds;
 use service::{Backoff, Chain, Stop};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::batch::{Batch, Item};
+use crate::acknowledge::{Committed, Settled};
+use crate::batch::{Batch, Item, Messages};
 use crate::claim::Claim;
 use crate::keep::Keeper;
-use crate::metrics::{Cause, Reason};
+use crate::metrics::Cause;
 use crate::outcome::Outcome;
-use crate::park::{log_parked, poison};
+use crate::park::poison;
 use crate::rows::{Folded, ParkedRow};
 use crate::session::{Session, pauses};
 use crate::statements::{self, Changed};
@@ -44,9 +45,9 @@ pub struct Committer {
 
 /// Messages to be committed together.
 #[derive(Debug)]
-struct Part<'b> {
-    items: &'b [Item],
-    /// In place of the only item's own row: why it cannot be stored.
+struct Part {
+    messages: Messages,
+    /// In place of the only message's own row: why it cannot be stored.
     poison: Option<ParkedRow>,
     timeouts: u32,
 }
@@ -75,14 +76,14 @@ enum AttemptError {
 }
 
 impl Committer {
-    /// Commits batch after batch until `batches` ends, then says so.
+    /// Commits batch after batch until `batches` ends, and hands on what is to be acknowledged.
     ///
     /// # Errors
     /// Never.
     pub async fn run(
         self,
         mut batches: mpsc::Receiver<Batch>,
-        last_commit: oneshot::Sender<()>,
+        settled: mpsc::Sender<Settled>,
         stop: Stop,
     ) -> Result<(), Infallible> {
         self.session.conditions.batches.ok();
@@ -98,35 +99,37 @@ impl Committer {
                     let metrics = &self.session.metrics;
                     metrics.batch_messages.observe(batch.items().len() as f64);
                     tokio::select! {
-                        () = self.settle(batch.items(), &stop) => {}
+                        () = self.settle(&batch, &settled, &stop) => {}
                         () = &mut too_late => break, // the broker delivers again what has no acknowledgment
                     }
                     metrics.batch_seconds.observe(begun.elapsed().as_secs_f64());
-                    self.keeper.release(&batch);
+                    self.hand_on(&settled, Settled::Whole(batch)).await;
                 }
                 Ok(None) => break,
                 Err(_) => {}
             }
         }
-        // Nobody listens once the other task has died, and then the process ends anyway.
-        let _ = last_commit.send(());
         Ok(())
     }
 
     /// Sees every message of a batch to its outcome. What is in hand when stopping is requested during an outage is left to
     /// the broker, which delivers it again.
-    async fn settle(&self, items: &[Item], stop: &Stop) {
+    async fn settle(&self, batch: &Batch, settled: &mpsc::Sender<Settled>, stop: &Stop) {
         let mut parts = vec![Part {
-            items,
+            messages: batch.messages(),
             poison: None,
             timeouts: 0,
         }];
         while let Some(part) = parts.pop() {
             match self.place(&part, stop).await {
                 Placed::Committed(changed, claim) => {
-                    // Without it the consumer is about to be made anew, and then delivers again what is not acknowledged.
-                    let stands = self.alive_while(self.session.stands(&claim, stop)).await;
-                    self.done(&part, &changed, stands).await;
+                    let committed = Committed {
+                        messages: part.messages,
+                        poison: part.poison,
+                        changed,
+                        claim,
+                    };
+                    self.hand_on(settled, Settled::Part(Box::new(committed))).await;
                 }
                 Placed::Stopped => return,
                 Placed::Refused(error) => self.retry_smaller(part, Some(error), &mut parts).await,
@@ -135,19 +138,19 @@ impl Committer {
         }
     }
 
+    /// Waits while acknowledging is behind. Nobody takes it once the other task has died, and then the process ends anyway.
+    async fn hand_on(&self, settled: &mpsc::Sender<Settled>, what: Settled) {
+        let _ = self.alive_while(settled.send(what)).await;
+    }
+
     /// Cuts a part in halves. One message alone is parked when its data was refused, else put off.
-    async fn retry_smaller<'b>(
-        &self,
-        part: Part<'b>,
-        refused: Option<DatabaseError>,
-        parts: &mut Vec<Part<'b>>,
-    ) {
+    async fn retry_smaller(&self, part: Part, refused: Option<DatabaseError>, parts: &mut Vec<Part>) {
         let cause = if refused.is_some() { "data" } else { "timeout" };
         self.session.metrics.retries.get_or_create(&Cause { cause }).inc();
-        match (part.items, refused) {
+        match (part.messages.items(), refused) {
             ([item], Some(error)) if part.poison.is_none() => parts.push(Part {
-                items: part.items,
                 poison: Some(poison(item, &error)),
+                messages: part.messages,
                 timeouts: 0,
             }),
             ([item], _) => {
@@ -160,13 +163,13 @@ impl Committer {
                 })
                 .await;
             }
-            (items, _) => {
-                let (first, second) = items.split_at(items.len() / 2);
+            _ => {
+                let (first, second) = part.messages.halves();
                 // Halves of what was too slow are given up sooner: each try costs a whole statement timeout.
                 let timeouts = part.timeouts.min(MOST_TIMEOUTS - 1);
-                for items in [second, first] {
+                for messages in [second, first] {
                     parts.push(Part {
-                        items,
+                        messages,
                         poison: None,
                         timeouts,
                     });
@@ -176,7 +179,7 @@ impl Committer {
     }
 
     /// Tries until something is known: committed, refused, or too slow. While the database is away that may take for ever.
-    async fn place(&self, part: &Part<'_>, stop: &Stop) -> Placed {
+    async fn place(&self, part: &Part, stop: &Stop) -> Placed {
         let mut contentions = 0;
         let mut timeouts = part.timeouts;
         let mut pauses = pauses();
@@ -208,7 +211,7 @@ impl Committer {
                     timeouts += 1;
                     self.session.conditions.batches.failing(&format!(
                         "a batch of {} messages is not committed in time: {}",
-                        part.items.len(),
+                        part.messages.items().len(),
                         Chain(&error)
                     ));
                     if timeouts >= MOST_TIMEOUTS {
@@ -225,13 +228,13 @@ impl Committer {
         }
     }
 
-    async fn attempt(&self, part: &Part<'_>) -> Result<(Changed, Claim), AttemptError> {
+    async fn attempt(&self, part: &Part) -> Result<(Changed, Claim), AttemptError> {
         let claim = self.session.claim();
         let folded = match &part.poison {
             Some(row) => Folded::of(std::iter::empty(), std::iter::once(row)),
             None => Folded::of(
-                part.items.iter().filter_map(Item::result),
-                part.items.iter().filter_map(Item::parked),
+                part.messages.items().iter().filter_map(Item::result),
+                part.messages.items().iter().filter_map(Item::parked),
             ),
         };
         if folded.is_empty() {
@@ -288,36 +291,5 @@ impl Committer {
 
     fn retry(&self, cause: &'static str) {
         self.session.metrics.retries.get_or_create(&Cause { cause }).inc();
-    }
-
-    /// After the commit: counts, logs what is parked, and tells the broker, if what it hears stands for this database.
-    async fn done(&self, part: &Part<'_>, changed: &Changed, stands: bool) {
-        let metrics = &self.session.metrics;
-        metrics.applied.inc_by(changed.answers);
-        metrics.winners.inc_by(changed.winners);
-        let mut results = 0_u64;
-        for item in part.items {
-            let outcome = match (&part.poison, item.parked(), item.result()) {
-                (Some(row), _, _) | (None, Some(row), _) => {
-                    if changed.parked.contains(&row.stream_seq) {
-                        metrics.parked.get_or_create(&Reason { reason: row.reason }).inc();
-                        log_parked(row);
-                    }
-                    Outcome::Parked
-                }
-                (None, None, Some(_)) => {
-                    results += 1;
-                    Outcome::Projected
-                }
-                (None, None, None) => {
-                    metrics.nonfinal.inc();
-                    Outcome::Counted
-                }
-            };
-            if stands {
-                item.acknowledge(outcome).await;
-            }
-        }
-        metrics.unchanged.inc_by(results.saturating_sub(changed.answers));
     }
 }

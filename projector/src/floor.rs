@@ -48,11 +48,11 @@ impl Floor {
         }
     }
 
-    /// Runs until stopping is requested, then waits for the last commit, and notes the floor once more.
+    /// Runs until stopping is requested, then waits for the last acknowledgment, and notes the floor once more.
     ///
     /// # Errors
     /// Never.
-    pub async fn run(mut self, last_commit: oneshot::Receiver<()>, stop: Stop) -> Result<(), Infallible> {
+    pub async fn run(mut self, last: oneshot::Receiver<()>, stop: Stop) -> Result<(), Infallible> {
         loop {
             match stop.unless_requested(self.look()).await {
                 None => break,
@@ -73,8 +73,8 @@ impl Floor {
                 break;
             }
         }
-        // Fails only when the task that commits has died, and then there is nothing to wait for.
-        let _ = last_commit.await;
+        // Fails only when the task that acknowledges has died, and then there is nothing to wait for.
+        let _ = last.await;
         let _ = tokio::time::timeout(LAST_NOTE, self.look()).await;
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! Data flows one way: [`pull`] takes messages, [`decode`] reads them, [`rows`] reduces a batch to what can change
 //! the tables, [`statements`] writes it, [`outcome`] says what the broker is told.
 //!
-//! Around that: [`pull`] and [`commit`] run one batch apart;
+//! Around that: [`pull`], [`commit`] and [`acknowledge`] run one batch apart;
 //! [`claim`] ties the consumer's acknowledgments to one life of one database, [`floor`] notes how far that
 //! database has come, [`remembered`] is the row where it stands. [`run`] puts it together.
 //!
@@ -15,6 +15,7 @@
 //! The tables are maxima over the set of events (`schemas::winner`), so nothing here depends on the order in which events
 //! come, how often, in what batches, or how many projectors there are.
 
+pub mod acknowledge;
 pub mod batch;
 pub mod claim;
 pub mod commit;

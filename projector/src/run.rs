@@ -13,6 +13,7 @@ use stream::{Connection, DeclareError};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::acknowledge::Acknowledger;
 use crate::commit::Committer;
 use crate::condition::Conditions;
 use crate::config::RunConfig;
@@ -130,18 +131,27 @@ fn spawn(tasks: &mut Tasks, puller: Puller, config: &RunConfig, stop: &Stop) {
         // The rest is for noting the floor, and for the last acknowledgments.
         finish: config.stop_grace / 2,
     };
+    let acknowledger = Acknowledger {
+        session: Arc::clone(&puller.session),
+        keeper: Arc::clone(&puller.keeper),
+    };
     let floor = Floor::new(
         Arc::clone(&puller.session),
         config.floor_interval,
         config.batch_messages,
     );
     let keeper = Arc::clone(&puller.keeper);
-    // One batch waits while one is committed.
+    // One batch waits while one is committed, and another is acknowledged.
     let (fetched, batches) = mpsc::channel(1);
-    let (committed, last_commit) = oneshot::channel();
+    let (settle, settled) = mpsc::channel(1);
+    let (acknowledged, last) = oneshot::channel();
     tasks.spawn("pull", puller.run(fetched, stop.clone()));
-    tasks.spawn("commit", committer.run(batches, committed, stop.clone()));
-    tasks.spawn("floor", floor.run(last_commit, stop.clone()));
+    tasks.spawn("commit", committer.run(batches, settle, stop.clone()));
+    tasks.spawn(
+        "acknowledge",
+        acknowledger.run(settled, acknowledged, stop.clone()),
+    );
+    tasks.spawn("floor", floor.run(last, stop.clone()));
     tasks.spawn_background("keep", async move {
         keeper.run().await;
         Ok::<_, Infallible>(())

@@ -249,7 +249,7 @@ impl ProjectionArgs {
             (LEAST_BATCH_KIB << 10..=MOST_BATCH_MIB << 20).contains(&self.batch_bytes),
             format!("--batch-bytes must be from {LEAST_BATCH_KIB}KiB to {MOST_BATCH_MIB}MiB"),
         );
-        // Each process holds two batches: one being committed, one being fetched.
+        // Each process has several batches in hand: fetched, waiting, being committed, being acknowledged.
         faults.require(
             usize::try_from(consumer.max_ack_pending).unwrap_or(0) >= self.batch_messages.saturating_mul(4),
             "--max-ack-pending must be at least four times --batch-messages, so that two projectors can work",
