@@ -30,8 +30,8 @@ impl Measured {
             results.add(case, *metric, time.as_secs_f64() / thousands);
         }
         results.add(case, Metric::Memory, self.memory);
-        if self.outcome.refused > 0 {
-            results.add(case, Metric::Refused, self.outcome.refused as f64);
+        if self.outcome.refused() > 0 {
+            results.add(case, Metric::Refused, self.outcome.refused() as f64);
         }
     }
 }

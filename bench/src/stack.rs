@@ -11,5 +11,5 @@ pub use broker::{Broker, Durability};
 pub use database::{peer_url, postgres, session, wal};
 pub use installed::Installed;
 pub use projectors::{Projected, Projectors};
-pub use receiver::Receiver;
+pub use receiver::{FLASK_THREADS, INBOX_CONNECTIONS, Receiver};
 pub use tool::{Ended, drained, to_end};

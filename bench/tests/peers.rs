@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::{Batch, Closed, Mint, Size};
-use bench::stack::{Broker, Durability, Installed, Receiver, postgres};
+use bench::stack::{Broker, Durability, FLASK_THREADS, INBOX_CONNECTIONS, Installed, Receiver, postgres};
 use sandbox::clock::Clock;
 use sandbox::provider::secrets::Secret;
 use sandbox::seed::Seed;
@@ -22,7 +22,7 @@ async fn delivers(mut receiver: Receiver, secret: Secret) {
     };
     for new in [true, false] {
         let measured = receiver.closed(&batch, all, new).await.unwrap();
-        assert_eq!((measured.outcome.sent, measured.outcome.refused), (40, 0));
+        assert_eq!((measured.outcome.sent, measured.outcome.refused()), (40, 0));
         receiver.check().await.unwrap();
     }
 }
@@ -34,14 +34,18 @@ fn installed() -> Installed {
 #[tokio::test]
 async fn the_receiver_in_python_stores_what_it_acknowledges() {
     let (postgres, secret) = (postgres().await.unwrap(), Secret::generate(Seed(3), 0));
-    let flask = Receiver::flask(&installed(), &secret, &postgres).await.unwrap();
+    let flask = Receiver::flask(&installed(), &secret, &postgres, FLASK_THREADS)
+        .await
+        .unwrap();
     delivers(flask, secret).await;
 }
 
 #[tokio::test]
 async fn the_inbox_in_rust_stores_what_it_acknowledges() {
     let (postgres, secret) = (postgres().await.unwrap(), Secret::generate(Seed(3), 0));
-    let inbox = Receiver::inbox(&installed(), &secret, &postgres).await.unwrap();
+    let inbox = Receiver::inbox(&installed(), &secret, &postgres, INBOX_CONNECTIONS)
+        .await
+        .unwrap();
     delivers(inbox, secret).await;
 }
 

@@ -24,7 +24,14 @@ impl Batch {
     }
 
     /// Each once, and between them so many copies that they are `percent` of a hundred.
+    ///
+    /// # Panics
+    /// When everything is to be a copy: what each is a copy of must be there too.
     pub fn with_copies(deliveries: Vec<Delivery>, percent: u32, rng: &mut impl Rng) -> Self {
+        assert!(
+            percent < 100,
+            "{percent} of a hundred deliveries cannot be copies"
+        );
         let mut order = Vec::with_capacity(deliveries.len() * 2);
         for number in 0..deliveries.len() {
             order.push(number);
@@ -50,9 +57,11 @@ impl Batch {
         self.order.get(number).map(|index| &self.deliveries[*index])
     }
 
-    /// Different ones among the first `sent`.
-    pub fn distinct(&self, sent: usize) -> usize {
-        self.order.iter().take(sent).collect::<HashSet<_>>().len()
+    /// How many different ones are among those that are sent after so many others. Numbers beyond the end count for nothing.
+    pub fn distinct(&self, numbers: impl IntoIterator<Item = usize>) -> usize {
+        let numbers = numbers.into_iter();
+        let different: HashSet<_> = numbers.filter_map(|number| self.order.get(number)).collect();
+        different.len()
     }
 }
 
@@ -77,18 +86,24 @@ mod tests {
             .map(|number| batch.get(number).map(|one| &*one.task_id))
             .collect();
         assert_eq!(ids, [Some("0"), Some("1"), Some("2"), None]);
-        assert_eq!((batch.distinct(2), batch.distinct(9)), (2, 3));
+        assert_eq!((batch.distinct(0..2), batch.distinct(1..9)), (2, 2));
     }
 
     #[test]
     fn copies_are_of_what_was_sent_before_and_as_many_as_asked_for() {
         let batch = Batch::with_copies(deliveries(9_000), 10, &mut Seed(7).rng("copies", 0));
         assert!((9_900..10_100).contains(&batch.len()), "{}", batch.len());
-        assert_eq!(batch.distinct(batch.len()), 9_000);
+        assert_eq!(batch.distinct(0..batch.len()), 9_000);
         let mut greatest = 0;
         for &number in &batch.order {
             assert!(number <= greatest + 1 && number + REACH >= greatest);
             greatest = greatest.max(number);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be copies")]
+    fn not_everything_can_be_a_copy() {
+        Batch::with_copies(deliveries(1), 100, &mut Seed(7).rng("copies", 0));
     }
 }

@@ -33,16 +33,16 @@ pub async fn closed(addr: SocketAddr, batch: Arc<Batch>, load: Closed) -> Result
         let next = Cell::new(0);
         let from = Instant::now() + load.lead;
         let until = from + load.window;
-        let recorder = RefCell::new(Recorder::new(Counts::ByAnswer, from, until));
+        let recorder = RefCell::new(Recorder::new(Counts::ByAnswer, from, until, batch.len()));
         let sending = connections.into_iter().map(async |mut connection| {
             while let Some(delivery) = batch.get(next.get()) {
                 let begun = Instant::now();
                 if begun >= until {
                     break;
                 }
-                next.set(next.get() + 1);
+                let number = next.replace(next.get() + 1);
                 let status = connection.exchange(&delivery.request).await?;
-                recorder.borrow_mut().note(begun, Instant::now(), status);
+                recorder.borrow_mut().note(number, begun, Instant::now(), status);
             }
             anyhow::Ok(())
         });

@@ -55,7 +55,8 @@ pub async fn open(
         let due = Arc::new(Semaphore::new(0));
         metronome(schedule, batch.len(), load.connections, Arc::clone(&due)).context("starting a thread")?;
         let next = Cell::new(0);
-        let recorder = RefCell::new(Recorder::new(Counts::ByStart, from, from + load.window));
+        let until = from + load.window;
+        let recorder = RefCell::new(Recorder::new(Counts::ByStart, from, until, batch.len()));
         let sending = connections.into_iter().map(async |mut connection| {
             loop {
                 due.acquire().await?.forget();
@@ -64,7 +65,7 @@ pub async fn open(
                 let status = connection.exchange(&delivery.request).await?;
                 recorder
                     .borrow_mut()
-                    .note(schedule.at(number), Instant::now(), status);
+                    .note(number, schedule.at(number), Instant::now(), status);
             }
             anyhow::Ok(())
         });

@@ -43,13 +43,18 @@ pub struct Outcome {
     pub latencies: Latencies,
     /// How long the window was.
     pub window: Duration,
-    /// How many were sent, before the window too.
+    /// How many were sent, before and after the window too.
     pub sent: usize,
-    /// How many of these got no 2xx.
-    pub refused: u64,
+    /// The numbers of those that got a 2xx, in the order of their answers.
+    pub acknowledged: Vec<usize>,
 }
 
 impl Outcome {
+    /// How many got no 2xx.
+    pub fn refused(&self) -> usize {
+        self.sent - self.acknowledged.len()
+    }
+
     /// Acknowledged deliveries a second.
     pub fn rate(&self) -> f64 {
         self.latencies.count() as f64 / self.window.as_secs_f64()
@@ -73,31 +78,34 @@ pub(super) struct Recorder {
     until: Instant,
     last: Instant,
     latencies: Latencies,
-    refused: u64,
+    acknowledged: Vec<usize>,
 }
 
 impl Recorder {
-    /// A window between `from` and `until`.
-    pub(super) fn new(counts: Counts, from: Instant, until: Instant) -> Self {
+    /// A window between `from` and `until`, of a load of `most` deliveries.
+    pub(super) fn new(counts: Counts, from: Instant, until: Instant, most: usize) -> Self {
         Self {
             counts,
             from,
             until,
             last: from,
             latencies: Latencies::default(),
-            refused: 0,
+            // Nothing is moved while it is measured.
+            acknowledged: Vec::with_capacity(most),
         }
     }
 
-    /// Notes an answer that came at `now` to what was sent, or was to be sent, at `begun`.
-    pub(super) fn note(&mut self, begun: Instant, now: Instant, status: u16) {
+    /// Notes an answer that came at `now` to delivery `number`, which was sent, or was to be sent, at `begun`.
+    pub(super) fn note(&mut self, number: usize, begun: Instant, now: Instant, status: u16) {
         let at = match self.counts {
             Counts::ByAnswer => now,
             Counts::ByStart => begun,
         };
         if !(200..300).contains(&status) {
-            self.refused += 1;
-        } else if self.from <= at && at < self.until {
+            return;
+        }
+        self.acknowledged.push(number);
+        if self.from <= at && at < self.until {
             self.latencies.add(now - begun);
             self.last = now;
         }
@@ -108,14 +116,14 @@ impl Recorder {
         let end = if ran_out { self.last } else { self.until };
         ensure!(
             self.latencies.count() > 0 && end > self.from,
-            "nothing was acknowledged while it was measured: {sent} sent, {} refused",
-            self.refused
+            "nothing was acknowledged while it was measured: {sent} sent, {} acknowledged",
+            self.acknowledged.len()
         );
         Ok(Outcome {
             latencies: self.latencies,
             window: end - self.from,
             sent,
-            refused: self.refused,
+            acknowledged: self.acknowledged,
         })
     }
 }
@@ -129,9 +137,9 @@ mod tests {
     #[test]
     fn what_is_answered_before_or_after_the_window_does_not_count() {
         let begun = Instant::now();
-        let mut recorder = Recorder::new(Counts::ByAnswer, begun + 10 * MS, begun + 20 * MS);
-        for at in [9, 10, 15, 19, 20] {
-            recorder.note(begun, begun + at * MS, 204);
+        let mut recorder = Recorder::new(Counts::ByAnswer, begun + 10 * MS, begun + 20 * MS, 5);
+        for (number, at) in [9, 10, 15, 19, 20].into_iter().enumerate() {
+            recorder.note(number, begun, begun + at * MS, 204);
         }
         let outcome = recorder.finish(5, false).unwrap();
         assert_eq!(outcome.latencies.count(), 3);
@@ -141,9 +149,9 @@ mod tests {
     #[test]
     fn what_was_to_be_sent_in_the_window_counts_however_late_it_is_answered() {
         let begun = Instant::now();
-        let mut recorder = Recorder::new(Counts::ByStart, begun + 10 * MS, begun + 20 * MS);
-        recorder.note(begun + 9 * MS, begun + 15 * MS, 204);
-        recorder.note(begun + 19 * MS, begun + 500 * MS, 204);
+        let mut recorder = Recorder::new(Counts::ByStart, begun + 10 * MS, begun + 20 * MS, 2);
+        recorder.note(0, begun + 9 * MS, begun + 15 * MS, 204);
+        recorder.note(1, begun + 19 * MS, begun + 500 * MS, 204);
         let outcome = recorder.finish(2, false).unwrap();
         assert_eq!(outcome.latencies.count(), 1);
         assert!(outcome.latencies.percentile(50.0) > 480.0);
@@ -152,18 +160,30 @@ mod tests {
     #[test]
     fn a_window_ends_early_when_the_deliveries_do() {
         let begun = Instant::now();
-        let mut recorder = Recorder::new(Counts::ByAnswer, begun, begun + 100 * MS);
-        recorder.note(begun, begun + 2 * MS, 204);
-        recorder.note(begun, begun + 4 * MS, 204);
+        let mut recorder = Recorder::new(Counts::ByAnswer, begun, begun + 100 * MS, 2);
+        recorder.note(0, begun, begun + 2 * MS, 204);
+        recorder.note(1, begun, begun + 4 * MS, 204);
         assert_eq!(recorder.finish(2, true).unwrap().rate(), 500.0);
     }
 
     #[test]
     fn what_is_refused_is_no_acknowledgment() {
         let begun = Instant::now();
-        let mut recorder = Recorder::new(Counts::ByAnswer, begun, begun + 10 * MS);
-        recorder.note(begun, begun + MS, 503);
+        let mut recorder = Recorder::new(Counts::ByAnswer, begun, begun + 10 * MS, 1);
+        recorder.note(0, begun, begun + MS, 503);
         assert!(recorder.finish(1, false).is_err());
+    }
+
+    #[test]
+    fn it_is_known_which_were_acknowledged_and_how_many_were_not() {
+        let begun = Instant::now();
+        let mut recorder = Recorder::new(Counts::ByAnswer, begun, begun + 10 * MS, 4);
+        for (number, at, status) in [(2, 1, 204), (0, 2, 503), (1, 3, 200), (3, 11, 204)] {
+            recorder.note(number, begun, begun + at * MS, status);
+        }
+        let outcome = recorder.finish(4, false).unwrap();
+        assert_eq!(outcome.acknowledged, [2, 1, 3]);
+        assert_eq!((outcome.refused(), outcome.latencies.count()), (1, 2));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Memory of ingress with many connections that do nothing beside a few that are busy.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
 
 use super::receiving::one;
 use crate::bars::IDLE;
 use crate::bench::Bench;
-use crate::figures::{Case, Metric, Section, Setting, Subject};
+use crate::figures::{Case, Section, Setting, Subject};
 use crate::load::{Connection, Size};
 use crate::stack::Durability;
 
@@ -22,21 +22,17 @@ pub(super) async fn run(bench: &mut Bench) -> Result<()> {
         let addr = receiver.addr();
         let idle = deliveries.iter().map(async |delivery| {
             let mut connection = Connection::open(addr).await?;
-            connection.exchange(&delivery.request).await?;
-            std::io::Result::Ok(connection)
+            let status = connection.exchange(&delivery.request).await?;
+            ensure!(status == 204, "the answer was {status}");
+            Ok(connection)
         });
         let idle = try_join_all(idle).await.context("opening idle connections")?;
+        receiver.holds(IDLE as u64);
         let (batch, load) = (bench.batch(Size::Usual, ingress.pace, BUSY), bench.load(BUSY));
         let measured = receiver.closed(&batch, load, true).await?;
         drop(idle);
-        bench.note(
-            case,
-            round,
-            &[
-                (Metric::Rate, measured.outcome.rate()),
-                (Metric::Memory, measured.memory),
-            ],
-        );
+        receiver.check().await?;
+        bench.record(case, round, &measured);
     }
     Ok(())
 }

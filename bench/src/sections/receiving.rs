@@ -7,7 +7,7 @@ use crate::bars::CONNECTIONS;
 use crate::bench::{Bench, Contender};
 use crate::figures::{Section, Subject};
 use crate::load::Size;
-use crate::stack::{Broker, Durability, Receiver, postgres};
+use crate::stack::{Broker, Durability, FLASK_THREADS, INBOX_CONNECTIONS, Receiver, postgres};
 
 /// Ingress in all its ways beside both peers.
 pub(super) async fn ingress(bench: &mut Bench) -> Result<()> {
@@ -72,12 +72,12 @@ pub(super) async fn replicas(bench: &mut Bench) -> Result<()> {
 }
 
 pub(super) async fn flask(bench: &Bench, postgres: &Postgres) -> Result<Contender> {
-    let flask = Receiver::flask(&bench.installed, &bench.secret, postgres).await?;
+    let flask = Receiver::flask(&bench.installed, &bench.secret, postgres, FLASK_THREADS).await?;
     Ok(Contender::slow(Subject::FlaskReceiver, flask))
 }
 
 pub(super) async fn inbox(bench: &Bench, postgres: &Postgres) -> Result<Contender> {
-    let inbox = Receiver::inbox(&bench.installed, &bench.secret, postgres).await?;
+    let inbox = Receiver::inbox(&bench.installed, &bench.secret, postgres, INBOX_CONNECTIONS).await?;
     Ok(Contender::fast(Subject::RustInbox, inbox))
 }
 

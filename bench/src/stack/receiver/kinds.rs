@@ -10,15 +10,15 @@ use sandbox::servers::Postgres;
 use tokio::time::{Instant, sleep};
 
 use super::super::{Broker, Installed, peer_url};
-use super::{PATIENCE, Receiver, Store};
+use super::{Account, PATIENCE, Receiver, Store};
 use crate::figures::Metric;
 use crate::load::{Connection, HOOK};
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// Connections that the Rust inbox has to the database. More of them commit more together, up to a point.
-const INBOX_CONNECTIONS: usize = 64;
-/// Threads of each of the two Flask workers, each with a connection to the database.
-const FLASK_THREADS: usize = 16;
+/// Connections that the Rust inbox has to the database, unless it is tuned. More of them commit more together, up to a point.
+pub const INBOX_CONNECTIONS: usize = 64;
+/// Threads of each of the two Flask workers, unless it is tuned.
+pub const FLASK_THREADS: usize = 16;
 
 impl Receiver {
     /// A server that stores nothing.
@@ -57,14 +57,20 @@ impl Receiver {
         Ok(ingress)
     }
 
-    /// The Flask receiver, under gunicorn with two workers and threads.
+    /// The Flask receiver, under gunicorn with two workers, each with so many threads and as many connections to the database.
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn flask(installed: &Installed, secret: &Secret, postgres: &Postgres) -> Result<Self> {
+    pub async fn flask(
+        installed: &Installed,
+        secret: &Secret,
+        postgres: &Postgres,
+        threads: usize,
+    ) -> Result<Self> {
         let mut program = Program::new("gunicorn", installed.python.join("gunicorn"))?;
         let addr = program.lease("LISTEN")?;
-        let (bind, threads) = (addr.to_string(), FLASK_THREADS.to_string());
+        program.set("POOL_SIZE", threads);
+        let (bind, threads) = (addr.to_string(), threads.to_string());
         let directory = installed.flask();
         let directory = directory.to_str().context("the path of the peers is no text")?;
         let mut arguments = vec![
@@ -87,18 +93,22 @@ impl Receiver {
         ]);
         program.arguments(&arguments);
         program.set("PYTHONDONTWRITEBYTECODE", 1);
-        program.set("POOL_SIZE", FLASK_THREADS);
         Self::with_inbox(program, addr, secret, postgres).await
     }
 
-    /// The inbox in Rust.
+    /// The inbox in Rust, with so many connections to the database.
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn inbox(installed: &Installed, secret: &Secret, postgres: &Postgres) -> Result<Self> {
+    pub async fn inbox(
+        installed: &Installed,
+        secret: &Secret,
+        postgres: &Postgres,
+        connections: usize,
+    ) -> Result<Self> {
         let mut program = Program::new("inbox", installed.inbox.clone())?;
         program.arguments(&["receive"]);
-        program.set("POOL_SIZE", INBOX_CONNECTIONS);
+        program.set("POOL_SIZE", connections);
         let addr = program.lease("LISTEN")?;
         Self::with_inbox(program, addr, secret, postgres).await
     }
@@ -133,7 +143,7 @@ impl Receiver {
             addr,
             parts,
             store,
-            expected: 0,
+            account: Account::default(),
         };
         receiver.answers().await?;
         Ok(receiver)
