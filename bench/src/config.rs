@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
 
 use crate::figures::Section;
 
@@ -44,7 +44,7 @@ pub struct BenchArgs {
     /// Measure growth with 3 million events too
     #[arg(long)]
     pub full: bool,
-    /// How often each figure is measured
+    /// How often each figure is measured, instead of as often as is written. The results are shown and not written
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: Option<u32>,
     /// Where the results go, also those of a part
@@ -55,8 +55,11 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// The parts to measure.
     pub fn sections(&self) -> Vec<Section> {
-        let wanted = |section: &Section| self.only.is_empty() || self.only.contains(section);
-        Section::ALL.into_iter().filter(wanted).collect()
+        if self.only.is_empty() {
+            return Section::WHOLE.to_vec();
+        }
+        let wanted = |section: &&Section| self.only.contains(section);
+        Section::value_variants().iter().filter(wanted).copied().collect()
     }
 
     /// How thoroughly.
@@ -75,7 +78,7 @@ impl BenchArgs {
 
     /// Where the results go: to the place that is named, or into the repository when they are whole.
     pub fn results_file(&self) -> Option<PathBuf> {
-        let whole = self.only.is_empty() && !self.quick;
+        let whole = self.only.is_empty() && !self.quick && self.rounds.is_none();
         let tracked = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results.json"));
         self.out.clone().or_else(|| whole.then(tracked))
     }
@@ -162,12 +165,14 @@ mod tests {
 
     #[test]
     fn everything_is_measured_and_written_unless_a_part_is_asked_for() {
-        assert_eq!(parsed(&[]).sections(), Section::ALL);
+        assert_eq!(parsed(&[]).sections(), Section::WHOLE);
         assert!(parsed(&[]).results_file().is_some());
         let part = parsed(&["--only", "growth,sender"]);
         assert_eq!(part.sections(), [Section::Sender, Section::Growth]);
         assert_eq!(part.results_file(), None);
         assert_eq!(parsed(&["--quick"]).results_file(), None);
+        assert_eq!(parsed(&["--rounds", "1"]).results_file(), None);
+        assert_eq!(parsed(&["--only", "tuning"]).sections(), [Section::Tuning]);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 pub mod bars;
 pub mod bench;
 pub mod config;
+pub mod demand;
 pub mod figures;
 pub mod load;
 pub mod machine;
@@ -42,14 +43,14 @@ use crate::stack::Installed;
 /// When something is not installed, cannot be started, or does not do what it should.
 pub async fn run(args: &BenchArgs, clock: Clock) -> Result<()> {
     let installed = Installed::find(&Installed::own_directory()?)?;
-    let machine = Machine::look(&installed)?;
+    let machine = Machine::look(&installed).await?;
     if args.quick {
         println!("QUICK: these figures show that it works, and say nothing about how fast.");
     }
     if machine.is_busy() {
         println!(
-            "BUSY: {:.1} processes wanted to run before this began; do not believe the figures.",
-            machine.load_before
+            "BUSY: something else takes {:.0} % of the processors' time; do not believe the figures.",
+            machine.busy_before * 100.0
         );
     }
     let effort = args.effort();

@@ -11,14 +11,15 @@ use sandbox::servers;
 use serde::Serialize;
 
 use crate::load::Latencies;
+use crate::process::busy;
 use crate::stack::Installed;
 
 /// What the Flask receiver uses, to the version.
 const REQUIREMENTS: &str = include_str!("../peers/flask/requirements.txt");
 /// Syncs that are timed.
 const SYNCS: usize = 200;
-/// With so many processes on each core that want to run, something else is going on.
-const BUSY: f64 = 0.5;
+/// With this share of the processors' time, something else is going on.
+const BUSY: f64 = 0.1;
 
 /// What was measured on, and with which versions.
 #[derive(Debug, Serialize)]
@@ -35,8 +36,8 @@ pub struct Machine {
     pub sync_p50_milliseconds: f64,
     /// 99 of a hundred.
     pub sync_p99_milliseconds: f64,
-    /// Processes that wanted to run in the minute before it began, on average.
-    pub load_before: f64,
+    /// Which share of the processors' time was taken in the second before it began.
+    pub busy_before: f64,
     /// The source, and whether it was changed since.
     pub commit: String,
     /// `rustc`, the servers, and Python with what the Flask receiver uses.
@@ -44,11 +45,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this one.
+    /// Looks at this one, for a good second.
     ///
     /// # Errors
-    /// When it cannot be written to the directory of temporary files.
-    pub fn look(installed: &Installed) -> Result<Self> {
+    /// When it cannot be written to the directory of temporary files, or `/proc` not be read.
+    pub async fn look(installed: &Installed) -> Result<Self> {
         let syncs = syncs().context("timing syncs")?;
         Ok(Self {
             processor: field("/proc/cpuinfo", "model name"),
@@ -57,7 +58,7 @@ impl Machine {
             kernel: said("uname", &["-sr"]),
             sync_p50_milliseconds: syncs.percentile(50.0),
             sync_p99_milliseconds: syncs.percentile(99.0),
-            load_before: load(),
+            busy_before: busy::share().await?,
             commit: said(
                 "git",
                 &[
@@ -74,7 +75,7 @@ impl Machine {
 
     /// Whether something else was going on.
     pub fn is_busy(&self) -> bool {
-        self.load_before > BUSY * self.cores as f64
+        self.busy_before > BUSY
     }
 }
 
@@ -117,14 +118,6 @@ fn megabytes(text: &str) -> f64 {
         .strip_suffix("kB")
         .and_then(|number| number.trim().parse().ok());
     kib.map_or(0.0, |kib| kib * 1_024.0 / 1e6)
-}
-
-fn load() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace()
-        .next()
-        .and_then(|load| load.parse().ok())
-        .unwrap_or_default()
 }
 
 /// How long it takes until a little is on the disk, where the servers keep their data.

@@ -1,4 +1,5 @@
 //! What processes cost, as Linux counts it.
 
+pub mod busy;
 pub mod cpu;
 pub mod memory;

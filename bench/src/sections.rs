@@ -9,6 +9,7 @@ mod rebuild;
 mod receiving;
 mod repeats;
 mod sender;
+mod tuning;
 mod visible;
 
 use anyhow::Result;
@@ -34,5 +35,6 @@ pub async fn run(section: Section, bench: &mut Bench) -> Result<()> {
         Section::Rebuild => rebuild::run(bench).await,
         Section::Memory => memory::run(bench).await,
         Section::Growth => growth::run(bench).await,
+        Section::Tuning => tuning::run(bench).await,
     }
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::bars::{Bar, Demand};
+use crate::bars::Bar;
 use crate::config::Effort;
+use crate::demand::Demand;
 use crate::machine::Machine;
 use crate::results::Results;
 use crate::statistics::Spread;

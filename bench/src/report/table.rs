@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display};
 
-use crate::bars::{Bar, Demand};
+use crate::bars::Bar;
+use crate::demand::Demand;
 use crate::figures::{Metric, Section};
 use crate::results::Results;
 use crate::statistics::Spread;
