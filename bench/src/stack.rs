@@ -8,7 +8,7 @@ mod receiver;
 mod tool;
 
 pub use broker::{Broker, Durability};
-pub use database::{peer_url, postgres, session, wal};
+pub use database::{database_processes, peer_url, postgres, session, wal};
 pub use installed::Installed;
 pub use projectors::{Projected, Projectors};
 pub use receiver::{FLASK_THREADS, INBOX_CONNECTIONS, Receiver};

@@ -1,6 +1,6 @@
 //! The worker: a batch a statement, all of it inside the database.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use deadpool_postgres::Pool;
@@ -25,21 +25,26 @@ with batch as (
 )
 update webhook_inbox i set processed_at = now() from batch where i.task_id = batch.task_id";
 
-/// Makes answers until the inbox is empty, and prints how many in how many seconds.
+/// Makes answers until the inbox is empty, and prints how many, how many of them with the first commit, and how many seconds after
+/// that the last one came.
 pub(crate) async fn drain(pool: &Pool) -> Result<()> {
     let client = pool.get().await?;
     let process = client.prepare(PROCESS).await?;
-    let (began, mut rows) = (Instant::now(), 0);
+    let (mut rows, mut first) = (0, 0);
+    let (mut began, mut last) = (Instant::now(), Duration::ZERO);
     loop {
         let batch = client.execute(&process, &[&BATCH]).await.context("a batch")?;
         if batch == 0 {
             break;
         }
-        rows += batch;
+        if rows == 0 {
+            (first, began) = (batch, Instant::now());
+        }
+        (rows, last) = (rows + batch, began.elapsed());
     }
     println!(
         "{}",
-        json!({ "rows": rows, "seconds": began.elapsed().as_secs_f64() })
+        json!({ "rows": rows, "first": first, "seconds": last.as_secs_f64() })
     );
     Ok(())
 }

@@ -24,9 +24,15 @@ struct Stat {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn own() -> Result<Duration> {
-    let line = fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
-    let stat = parse(&line).context("understanding /proc/self/stat")?;
-    Ok(time(stat.own))
+    Ok(time(this()?.own))
+}
+
+/// CPU time of the processes that this one has started and seen the end of.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn ended() -> Result<Duration> {
+    Ok(time(this()?.ended))
 }
 
 /// CPU time of these processes and of all that they started, whether it still runs or not.
@@ -53,6 +59,11 @@ pub fn running_of(processes: &[u32]) -> Result<Vec<u32>> {
         .into_iter()
         .filter(|pid| all.contains_key(pid))
         .collect())
+}
+
+fn this() -> Result<Stat> {
+    let line = fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
+    parse(&line).context("understanding /proc/self/stat")
 }
 
 fn running() -> std::io::Result<HashMap<u32, Stat>> {
@@ -104,6 +115,8 @@ fn time(ticks: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -142,5 +155,14 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
         assert!(of(&[std::process::id()]).unwrap() > began);
+    }
+
+    #[test]
+    fn what_has_ended_counts_once_it_was_seen_to_end() {
+        let before = ended().unwrap();
+        let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let status = Command::new("sh").args(["-c", count]).status().unwrap();
+        assert!(status.success());
+        assert!(ended().unwrap() > before);
     }
 }

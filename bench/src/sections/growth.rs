@@ -3,9 +3,8 @@
 use anyhow::{Context as _, Result};
 use sandbox::fill;
 use sandbox::servers::Postgres;
-use stream::StreamSpec;
 
-use super::rebuild::{command, figures};
+use super::rebuild::{command, filling};
 use super::visible::until_visible;
 use crate::bars::PER_SECOND;
 use crate::bench::{Bench, Contender};
@@ -31,12 +30,11 @@ async fn with(bench: &mut Bench, round: u32, stored: usize, postgres: &Postgres)
     let database = postgres.create_database().await?;
     let url = database.url();
     let broker = Broker::one(Durability::Synced).await?;
-    let (connection, spec) = (broker.connect().await?, StreamSpec::default());
     let events = fill::events(bench.seed, bench.clock.now());
-    fill::fill(&connection.client, &spec.name, &spec.subjects, events, stored).await?;
-    drop(connection);
-    let loaded = command(bench, Subject::FirstLoad, &broker, &url).await?;
-    bench.note(case(Subject::FirstLoad), round, &figures(loaded, stored as u64));
+    let took = broker.fill(events, stored).await?;
+    bench.note(case(Subject::Filling), round, &filling(took, stored));
+    let loaded = command(bench, Subject::FirstLoad, &broker, postgres, &url).await?;
+    bench.note(case(Subject::FirstLoad), round, &loaded.figures(stored as u64));
 
     let ingress = Receiver::ingress(&bench.installed, &bench.secret, broker, None).await?;
     let Contender {
@@ -69,8 +67,8 @@ async fn with(bench: &mut Bench, round: u32, stored: usize, postgres: &Postgres)
     projectors.stop().await?;
 
     let broker = receiver.broker().context("ingress has a broker")?;
-    let verified = command(bench, Subject::Verify, broker, &url).await?;
+    let verified = command(bench, Subject::Verify, broker, postgres, &url).await?;
     let events = broker.stored().await?;
-    bench.note(case(Subject::Verify), round, &figures(verified, events));
+    bench.note(case(Subject::Verify), round, &verified.figures(events));
     Ok(())
 }

@@ -8,13 +8,17 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use sandbox::fill;
 use sandbox::servers::{Database, Postgres};
-use stream::StreamSpec;
 
 use self::rows::Rows;
 use crate::bench::Bench;
 use crate::figures::{Case, Metric, Section, Setting, Subject};
 use crate::process::cpu;
-use crate::stack::{Broker, Durability, Projectors, drained, peer_url, postgres, session, wal};
+use crate::stack::{
+    Broker, Durability, Projectors, database_processes, drained, peer_url, postgres, session, wal,
+};
+
+/// Most rows in a transaction, beside the projector's default of 1,000.
+const BATCHES: [usize; 2] = [200, 5_000];
 
 pub(super) async fn run(bench: &mut Bench) -> Result<()> {
     let postgres = postgres().await?;
@@ -22,20 +26,15 @@ pub(super) async fn run(bench: &mut Bench) -> Result<()> {
     let events: Vec<_> = fill::events(bench.seed, bench.clock.now()).take(count).collect();
     let bodies: Vec<Bytes> = events.iter().map(|event| event.body.clone()).collect();
     let broker = Broker::one(Durability::Synced).await?;
-    let (connection, spec) = (broker.connect().await?, StreamSpec::default());
-    fill::fill(
-        &connection.client,
-        &spec.name,
-        &spec.subjects,
-        events.into_iter(),
-        count,
-    )
-    .await?;
+    broker.fill(events.into_iter(), count).await?;
 
     let mut rows = None;
     for round in bench.rounds() {
-        let database = projected(bench, round, Subject::Projector, &broker, &postgres).await?;
-        projected(bench, round, Subject::TwoProjectors, &broker, &postgres).await?;
+        let database = projected(bench, round, Subject::Projector, None, &broker, &postgres).await?;
+        for most in BATCHES {
+            projected(bench, round, Subject::Projector, Some(most), &broker, &postgres).await?;
+        }
+        projected(bench, round, Subject::TwoProjectors, None, &broker, &postgres).await?;
         worked(
             bench,
             round,
@@ -55,15 +54,16 @@ pub(super) async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn case(bench: &Bench, subject: Subject) -> Case {
-    Case::new(Section::Projector, subject, Setting::Rows(bench.effort.rows))
+fn case(subject: Subject, rows: usize) -> Case {
+    Case::new(Section::Projector, subject, Setting::Rows(rows))
 }
 
-/// The whole stream into an empty database.
+/// The whole stream into an empty database; with `most`, at most so many rows at a time.
 async fn projected(
     bench: &mut Bench,
     round: u32,
     subject: Subject,
+    most: Option<usize>,
     broker: &Broker,
     postgres: &Postgres,
 ) -> Result<Database> {
@@ -71,13 +71,18 @@ async fn projected(
     let database = postgres.create_database().await?;
     let meter = Meter::begin(postgres, &database).await?;
     // A consumer of its own begins with the first event.
-    let consumer = format!("bench-{processes}-{round}");
+    let consumer = format!("bench-{processes}-{}-{round}", most.unwrap_or_default());
     let mut projectors = Projectors::new(&bench.installed, processes, broker, &database.url(), &consumer)?;
+    let mut case = case(subject, bench.effort.rows);
+    if let Some(most) = most {
+        projectors.at_most(most);
+        case.setting = Setting::RowsInBatches(bench.effort.rows, most);
+    }
     let events = bench.effort.rows as u64;
     let projected = projectors.project(events).await?;
     let mut figures = projected.figures(events).to_vec();
     figures.extend(meter.end(events).await?);
-    bench.note(case(bench, subject), round, &figures);
+    bench.note(case, round, &figures);
     Ok(database)
 }
 
@@ -114,9 +119,14 @@ async fn worked(
         )
         .await?
     };
-    let mut figures = vec![(Metric::Rate, rate), (Metric::Memory, ended.memory)];
+    let thousands = bodies.len() as f64 / 1_000.0;
+    let mut figures = vec![
+        (Metric::Rate, rate),
+        (Metric::CpuOwn, ended.cpu.as_secs_f64() / thousands),
+        (Metric::Memory, ended.memory),
+    ];
     figures.extend(meter.end(bodies.len() as u64).await?);
-    bench.note(case(bench, subject), round, &figures);
+    bench.note(case(subject, bodies.len()), round, &figures);
     Ok(())
 }
 
@@ -164,7 +174,7 @@ async fn inserted(
     let count = bench.effort.rows as u64;
     let mut figures = vec![(Metric::Rate, count as f64 / took.as_secs_f64())];
     figures.extend(meter.end(count).await?);
-    bench.note(case(bench, subject), round, &figures);
+    bench.note(case(subject, bench.effort.rows), round, &figures);
     Ok(())
 }
 
@@ -186,7 +196,7 @@ impl<'p> Meter<'p> {
             .context("a checkpoint")?;
         Ok(Self {
             wal: wal(&session).await?,
-            cpu: cpu::of(&processes(postgres))?,
+            cpu: cpu::of(&database_processes(postgres))?,
             postgres,
             session,
         })
@@ -194,15 +204,11 @@ impl<'p> Meter<'p> {
 
     /// What it was for each of so many rows.
     async fn end(self, rows: u64) -> Result<[(Metric, f64); 2]> {
-        let cpu = cpu::of(&processes(self.postgres))? - self.cpu;
+        let cpu = cpu::of(&database_processes(self.postgres))? - self.cpu;
         let bytes = wal(&self.session).await? - self.wal;
         Ok([
             (Metric::CpuDatabase, cpu.as_secs_f64() / (rows as f64 / 1_000.0)),
             (Metric::Wal, bytes as f64 / rows as f64),
         ])
     }
-}
-
-fn processes(postgres: &Postgres) -> Vec<u32> {
-    postgres.pid().into_iter().collect()
 }

@@ -1,7 +1,11 @@
 //! Brokers: one, or three that keep copies for each other.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, Result};
+use sandbox::fill;
 use sandbox::servers::{NatsOptions, NatsServer, Port};
+use schemas::event::Event;
 use stream::connect::Settings;
 use stream::{Connection, StreamSpec};
 
@@ -91,6 +95,19 @@ impl Broker {
         };
         stream::declare::declare(&connection, &spec).await?;
         Ok(connection)
+    }
+
+    /// Puts the first `count` of `events` on the stream, in its largest batches; gives how long that took, making them included.
+    ///
+    /// # Errors
+    /// When the broker does not store them.
+    pub async fn fill(&self, events: impl Iterator<Item = Event>, count: usize) -> Result<Duration> {
+        let (connection, spec) = (self.connect().await?, StreamSpec::default());
+        let began = Instant::now();
+        fill::fill(&connection.client, &spec.name, &spec.subjects, events, count)
+            .await
+            .context("filling the stream")?;
+        Ok(began.elapsed())
     }
 
     /// Events on the stream.

@@ -23,6 +23,11 @@ pub async fn postgres() -> Result<Postgres> {
     Ok(Postgres::start_with(options).await?)
 }
 
+/// Its processes.
+pub fn database_processes(postgres: &Postgres) -> Vec<u32> {
+    postgres.pid().into_iter().collect()
+}
+
 /// Makes the tables of the peers in `database`, and gives the URL with which they are found.
 ///
 /// # Errors

@@ -15,6 +15,8 @@ use crate::process::{cpu, memory};
 const LOOK: Duration = Duration::from_millis(10);
 /// After this long without progress a projector is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The most that a batch may be set to: a number of events is reached before it.
+const MOST_BYTES: &str = "64MiB";
 /// What a projector counts of the messages that it has dealt with.
 const DONE: [&str; 4] = [
     "projector_rows_applied_total",
@@ -65,6 +67,14 @@ impl Projectors {
             programs.push(program);
         }
         Ok(Self { programs })
+    }
+
+    /// Lets them bring at most so many events into a transaction, of however many bytes, from the next start on.
+    pub fn at_most(&mut self, events: usize) {
+        for program in &mut self.programs {
+            program.set("BATCH_MESSAGES", events);
+            program.set("BATCH_BYTES", MOST_BYTES);
+        }
     }
 
     /// Starts them; returns when all are ready.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use sandbox::program::Program;
 use serde::Deserialize;
 
-use crate::process::memory;
+use crate::process::{cpu, memory};
 
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -21,14 +21,16 @@ pub struct Ended {
     pub took: Duration,
     /// The most memory that it was seen to hold, in MB.
     pub memory: f64,
+    /// Its CPU time.
+    pub cpu: Duration,
 }
 
-/// Starts a program and waits for its end.
+/// Starts a program and waits for its end. Nothing else that this process started may end meanwhile: CPU time is counted together.
 ///
 /// # Errors
 /// When it ends badly, with the end of its log.
 pub async fn to_end(program: &mut Program) -> Result<Ended> {
-    let began = Instant::now();
+    let (before, began) = (cpu::ended()?, Instant::now());
     program.start()?;
     let pid = program
         .pid()
@@ -52,19 +54,24 @@ pub async fn to_end(program: &mut Program) -> Result<Ended> {
     Ok(Ended {
         took: began.elapsed(),
         memory: peak,
+        cpu: cpu::ended()? - before,
     })
 }
 
 #[derive(Deserialize)]
 struct Drained {
     rows: usize,
+    /// How many of them the first commit brought.
+    first: usize,
+    /// From the first commit to the last.
     seconds: f64,
 }
 
-/// Lets the worker of a peer empty its inbox, of so many rows; gives rows a second by the worker's own clock, and its memory.
+/// Lets the worker of a peer empty its inbox, of so many rows; gives rows a second between its first commit and its last, by its own
+/// clock, and what it took.
 ///
 /// # Errors
-/// When it ends badly, or made other than that many rows.
+/// When it ends badly, made other than that many rows, or all of them at once.
 pub async fn drained(
     name: &'static str,
     binary: PathBuf,
@@ -85,5 +92,6 @@ pub async fn drained(
         "{name} made {} rows of {rows}",
         drained.rows
     );
-    Ok((rows as f64 / drained.seconds, ended))
+    ensure!(drained.first < rows, "{rows} rows are too few to see a rate");
+    Ok(((rows - drained.first) as f64 / drained.seconds, ended))
 }

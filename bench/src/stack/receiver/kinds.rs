@@ -9,7 +9,7 @@ use sandbox::provider::secrets::Secret;
 use sandbox::servers::Postgres;
 use tokio::time::{Instant, sleep};
 
-use super::super::{Broker, Installed, peer_url};
+use super::super::{Broker, Installed, database_processes, peer_url};
 use super::{Account, PATIENCE, Receiver, Store};
 use crate::figures::Metric;
 use crate::load::{Connection, HOOK};
@@ -123,7 +123,7 @@ impl Receiver {
         let url = peer_url(&database).await?;
         program.set("DATABASE_URL", &url);
         program.set("WEBHOOK_SECRET", secret.text());
-        let parts = vec![(Metric::CpuDatabase, postgres.pid().into_iter().collect())];
+        let parts = vec![(Metric::CpuDatabase, database_processes(postgres))];
         let store = Store::Inbox {
             url,
             _database: database,
