@@ -127,3 +127,47 @@ async fn contents(session: &Client) -> Result<[String; 2]> {
     }
     Ok(contents)
 }
+
+#[cfg(test)]
+mod tests {
+    use sandbox::servers::Postgres;
+    use serde_json::json;
+
+    use super::*;
+
+    const ROWS: &str = "
+insert into answers
+select 'task ' || seq, 'job ' || seq, null, 'COMPLETED', null, '{}', decode(repeat('00', 32), 'hex'), null, 'webhook', seq, now()
+  from generate_series(1, 9) s (seq);
+insert into winners select job_key, task_id, status, created_at, stream_seq from answers;
+";
+
+    fn report(missing: u64) -> String {
+        let counts = |missing| json!({ "missing": missing, "wrong": 1, "not_on_stream": 1, "pending": 0 });
+        let found = |missing| json!({ "found": counts(missing), "repaired": counts(missing) });
+        let report = json!({ "answers": found(missing), "winners": found(1), "equal": true });
+        format!("{{\"level\":\"info\"}}\n{report}\n")
+    }
+
+    #[tokio::test]
+    async fn a_repair_is_believed_when_it_found_all_and_the_tables_are_what_they_were() {
+        let database = Postgres::shared().await.fresh_database().await;
+        let session = database.connect().await;
+        session.batch_execute(ROWS).await.unwrap();
+        session
+            .batch_execute("create table kept as select * from answers; create table kept_winners as select * from winners")
+            .await
+            .unwrap();
+        let damage = Damage::make(&database).await.unwrap();
+        let lies = damage.is_repaired(&report(1)).await.unwrap_err().to_string();
+        assert_eq!(lies, "the tables are not what they were before");
+
+        let repair = "delete from answers; insert into answers select * from kept;
+                      delete from winners; insert into winners select * from kept_winners";
+        session.batch_execute(repair).await.unwrap();
+        damage.is_repaired(&report(1)).await.unwrap();
+        let few = damage.is_repaired(&report(0)).await.unwrap_err().to_string();
+        assert!(few.starts_with("of answers"), "{few}");
+        assert!(damage.is_repaired("it ended\n").await.is_err());
+    }
+}
