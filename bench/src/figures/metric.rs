@@ -36,7 +36,7 @@ impl Metric {
     pub fn head(self) -> &'static str {
         match self {
             Self::Rate => "a second",
-            Self::Seconds => "took s",
+            Self::Seconds => "seconds",
             Self::Median => "p50 ms",
             Self::P99 => "p99 ms",
             Self::P999 => "p99.9 ms",
