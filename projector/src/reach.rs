@@ -27,6 +27,18 @@ pub enum ReachError {
     /// There is no stream.
     #[error("there is no stream {0}")]
     NoStream(String),
+    /// The stream takes other subjects, so that none of its events would be known.
+    #[error(
+        "the stream {stream} takes {found:?}, not {wanted:?}: --subject-prefix must be that of its subjects"
+    )]
+    OtherSubjects {
+        /// Its name.
+        stream: String,
+        /// What it takes.
+        found: Vec<String>,
+        /// What it would have to take.
+        wanted: String,
+    },
     /// The broker does not do what it should.
     #[error(transparent)]
     Broker(#[from] ApiError),
@@ -63,7 +75,7 @@ pub struct Log {
 /// Finds the stream.
 ///
 /// # Errors
-/// When there is no broker, or no stream on it.
+/// When there is no broker, no stream on it, or one of other subjects.
 pub async fn stream(reach: &Reach) -> Result<Log, ReachError> {
     let connecting = connect(&reach.nats, "projector");
     let connection = tokio::time::timeout(PATIENCE, connecting)
@@ -74,6 +86,15 @@ pub async fn stream(reach: &Reach) -> Result<Log, ReachError> {
         .state()
         .await?
         .ok_or_else(|| ReachError::NoStream(reach.stream.name.clone()))?;
+    let (found, wanted) = (reader.subjects().await?, reach.stream.subjects.all());
+    // A mirror has none of its own.
+    if !found.is_empty() && found != [wanted] {
+        return Err(ReachError::OtherSubjects {
+            stream: reach.stream.name.clone(),
+            found,
+            wanted: wanted.to_owned(),
+        });
+    }
     Ok(Log {
         reader,
         state,

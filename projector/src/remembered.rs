@@ -16,6 +16,8 @@ insert into projection (stream, stream_created, floor_seq, floor_msg_id, rules) 
 const LOOK: &str = "
 select stream_created, floor_seq, floor_msg_id, rules from projection where stream = $1";
 
+const OTHERS: &str = "select stream from projection where stream <> $1 order by stream limit 1";
+
 const RECALL: &str = "
 select stream_created, floor_seq, floor_msg_id, rules from projection where stream = $1 for update";
 
@@ -86,6 +88,18 @@ pub async fn remember(
         .into());
     }
     Ok(row)
+}
+
+/// Another stream that rows came from.
+///
+/// # Errors
+/// When the database fails.
+pub async fn other_stream(client: &Client, stream: &str) -> Result<Option<String>, DatabaseError> {
+    let attempt = "looking for another stream in `projection`";
+    let rows = client.query_typed(OTHERS, &[(&stream, Type::TEXT)]).await;
+    let rows = rows.map_err(DatabaseError::of(attempt))?;
+    let name = rows.first().map(|row| row.try_get(0)).transpose();
+    name.map_err(DatabaseError::of(attempt))
 }
 
 impl Remembered {

@@ -12,7 +12,7 @@ use tokio_postgres::types::Type;
 
 use super::{RebuildError, sql};
 use crate::mismatch::Mismatch;
-use crate::remembered::Remembered;
+use crate::remembered::{Remembered, other_stream};
 use crate::statements::{Parameter, sequence};
 
 const OLDEST: &str = "select min(received_at) from answers";
@@ -28,6 +28,12 @@ pub enum Stranger {
     /// It holds nothing, and there are rows.
     #[error("the stream is empty, and there are rows")]
     Empty,
+    /// The database remembers one of another name, and not this one.
+    #[error("the rows came from the stream {remembered}, not from this one")]
+    OtherName {
+        /// The one that it remembers.
+        remembered: String,
+    },
     /// It is not the one that the database remembers.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
@@ -75,6 +81,11 @@ pub(super) async fn stranger(
         return Ok(has_rows(client).await?.then_some(Stranger::Empty));
     }
     let Some(row) = row else {
+        if let Some(remembered) = other_stream(client, reader.stream()).await?
+            && has_rows(client).await?
+        {
+            return Ok(Some(Stranger::OtherName { remembered }));
+        }
         // Nobody has accepted a stream for these rows.
         let oldest = oldest(client).await?;
         return Ok(oldest

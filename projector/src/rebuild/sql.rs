@@ -141,7 +141,9 @@ pub(super) const ANSWERS: Shape = Shape {
     order: "status = 'COMPLETED' desc, coalesce(created_at, '-infinity') desc, response_digest desc, received_at, stream_seq",
     best_is_greater: answer_is_greater!("b", "l"),
     due_is_greater: answer_is_greater!("d", "l"),
-    before: "r.received_at < $4",
+    // The same result under the same sequence is this event, whatever time the row says.
+    before: "r.received_at < $4
+             and not coalesce((r.task_id, r.response_digest) = (x.task_id, x.response_digest), false)",
     reused: "coalesce(r.received_at < o.at, false)
              or coalesce(r.received_at < x.received_at and (r.task_id, r.response_digest) <> (x.task_id, x.response_digest), false)",
     responses: true,

@@ -54,6 +54,15 @@ impl Reader {
         }
     }
 
+    /// The subjects that the stream takes; none for a mirror, and where there is no stream.
+    pub async fn subjects(&self) -> Result<Vec<String>, ApiError> {
+        match self.api.stream_info().await {
+            Ok(info) => Ok(info.config.subjects),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The event under a sequence, from the leader; None when there is none, or none any more.
     pub async fn event(&self, seq: u64) -> Result<Option<ReadEvent>, ApiError> {
         Ok(self.api.message(seq).await?.map(ReadEvent::of_stored))

@@ -1,7 +1,11 @@
 //! Streams that do not hold everything, and streams that are not the one that the rows came from.
 
+use schemas::event::Subjects;
+use stream::StreamSpec;
+
 use super::{history, run};
 use crate::pooler::Pooler;
+use crate::projector::Builder;
 use crate::world::World;
 
 /// So many results, projected, and nobody projecting any more.
@@ -69,6 +73,45 @@ async fn rows_whose_events_are_gone_are_counted_and_kept_until_they_are_pruned()
         (clean.code, clean.found("answers"), clean.found("winners")),
         (Some(0), [0; 5], [0; 5])
     );
+}
+
+/// It is older than the rows, and everything in it would do.
+#[tokio::test]
+async fn a_stream_of_another_name_than_the_rows_came_from_is_refused() {
+    let other = World::new().await;
+    other.publish_all(history(40).skip(30)).await;
+    let world = projected(30).await;
+    let builder = Builder::new(&other.nats_url, &world.database.url(), &other.spec);
+    for command in ["verify", "rebuild"] {
+        let refused = run(&builder, &[command]).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.said.contains(&world.spec.name), "{refused:?}");
+    }
+    assert_eq!(world.count("answers").await, 30);
+    let forced = run(&builder, &["rebuild", "--force"]).await;
+    assert_eq!(forced.repaired("answers")[2], 0, "{forced:?}");
+    assert_eq!(world.count("answers").await, 40);
+}
+
+#[tokio::test]
+async fn other_subjects_than_those_of_the_stream_are_refused() {
+    let world = projected(10).await;
+    let spec = StreamSpec {
+        subjects: Subjects::new("mistyped").unwrap(),
+        ..world.spec.clone()
+    };
+    let builder = Builder::new(&world.nats_url, &world.database.url(), &spec);
+    for arguments in [
+        &["verify"][..],
+        &["rebuild"],
+        &["explain", "t1"],
+        &["erase", "t1"],
+    ] {
+        let (code, said) = builder.output(arguments).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("--subject-prefix"), "{said}");
+    }
+    assert_eq!(world.count("answers").await, 10);
 }
 
 #[tokio::test]
