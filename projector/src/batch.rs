@@ -78,18 +78,12 @@ impl Messages {
 impl Item {
     /// The result in it.
     pub fn result(&self) -> Option<&ResultRow> {
-        match &self.decoded {
-            Decoded::Result(row) => Some(row),
-            Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
-        }
+        self.decoded.result()
     }
 
     /// What there is to park.
     pub fn parked(&self) -> Option<&ParkedRow> {
-        match &self.decoded {
-            Decoded::Parked(row) => Some(row),
-            Decoded::NonFinal { .. } | Decoded::Result(_) => None,
-        }
+        self.decoded.parked()
     }
 
     /// Tells the broker what became of it. One that does not get there means that the message comes again; the only

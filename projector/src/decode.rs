@@ -102,6 +102,24 @@ pub enum Decoded {
     Parked(Box<ParkedRow>),
 }
 
+impl Decoded {
+    /// The result in it.
+    pub fn result(&self) -> Option<&ResultRow> {
+        match self {
+            Self::Result(row) => Some(row),
+            Self::NonFinal { .. } | Self::Parked(_) => None,
+        }
+    }
+
+    /// What there is to park.
+    pub fn parked(&self) -> Option<&ParkedRow> {
+        match self {
+            Self::Parked(row) => Some(row),
+            Self::NonFinal { .. } | Self::Result(_) => None,
+        }
+    }
+}
+
 /// Reads messages of one deployment.
 #[derive(Debug, Clone)]
 pub struct Decoder {

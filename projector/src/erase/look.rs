@@ -28,6 +28,19 @@ pub(super) struct Seen {
     pub(super) contenders: Contenders,
 }
 
+impl Seen {
+    /// Adds what a later look found.
+    pub(super) fn add(&mut self, later: Self) {
+        self.events.extend(later.events);
+        self.mentions.extend(later.mentions);
+        for (job, best) in later.contenders.0 {
+            if let Some((rank, seq)) = best {
+                self.contenders.offer(&job, rank, seq);
+            }
+        }
+    }
+}
+
 /// An event to erase.
 #[derive(Debug, Serialize)]
 pub(super) struct Target {

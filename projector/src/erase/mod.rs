@@ -2,8 +2,10 @@
 //!
 //! The stream first, so that nothing can bring the rows back: a rebuild has nothing to make them of, and projectors that may have
 //! an event of the task in hand are waited for before (`hands`); a verify or rebuild, which has many, keeps it off by a lock. Then the rows, in one transaction, with the jobs that the
-//! task won given to the best of their other tasks. Run again, it goes on where it was killed.
+//! task won given to the best of their other tasks. That was tried before, and undone: rows that cannot go must show while the stream
+//! still has the events. Run again, it goes on where it was killed.
 
+mod erasure;
 mod hands;
 mod look;
 mod report;
@@ -11,29 +13,22 @@ mod report;
 use std::io;
 use std::process::ExitCode;
 
-use database::{Database, DatabaseError, Session, SessionError, Trouble};
+use database::{DatabaseError, Session, SessionError};
 use schemas::delivery::TaskId;
 use schemas::event::MsgId;
-use schemas::job_key::Rules;
 use schemas::timestamp::cut_to_microseconds;
 use stream::consume::ApiError;
 use stream::read::ScanError;
 use thiserror::Error;
-use tokio_postgres::Client;
 
 use crate::config::EraseConfig;
 use crate::lock::lock;
 use crate::print::print;
 use crate::reach::{self, Log, ReachError};
-use crate::remembered::rules_stand;
-use crate::removals::{Events, Traces, others, take, traces};
-use crate::statements::{Crowned, crown};
-use hands::Hands;
+use crate::removals::{Events, traces};
+use erasure::Erasure;
 use look::{Seen, look};
 use report::{Outcome, Report};
-
-/// Deadlocks and the like are over as soon as one side gives way.
-const MOST_CONTENTIONS: u32 = 5;
 
 /// Why a task was not erased, or not all of it.
 #[derive(Debug, Error)]
@@ -54,6 +49,9 @@ pub enum EraseError {
         /// What the broker says.
         source: ApiError,
     },
+    /// The stream cannot be asked what came meanwhile.
+    #[error("looking at what came meanwhile")]
+    State(#[source] ApiError),
     /// The projectors cannot be asked how far they are.
     #[error("asking for the consumer of the projectors")]
     Consumer(#[source] ApiError),
@@ -92,7 +90,9 @@ pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
         && !lock(session, config.wait).await?
     {
         let nothing = Seen::default();
-        let report = Report::new(task, Outcome::Waiting, &nothing, Traces::default());
+        let known = events(&log, task, &nothing);
+        let rows = database.snapshot(async |client| traces(client, task, &known).await);
+        let report = Report::new(task, Outcome::Waiting, &nothing, rows.await?);
         print(report.text(config.json).as_bytes())?;
         return Ok(ExitCode::FAILURE);
     }
@@ -103,7 +103,7 @@ pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
     let before = database
         .snapshot(async |client| traces(client, task, &nowhere).await)
         .await?;
-    let seen = look(&log, rules, task, &before.wins, config.mentions).await?;
+    let mut seen = look(&log, rules, task, &before.wins, config.mentions).await?;
     let events = events(&log, task, &seen);
     let found = database
         .snapshot(async |client| traces(client, task, &events).await)
@@ -113,54 +113,19 @@ pub async fn run(config: EraseConfig) -> Result<ExitCode, EraseError> {
     } else if config.dry_run {
         Outcome::Planned
     } else {
-        take_away(&config, &log, &database, rules, &events, &seen).await?
+        let erasure = Erasure {
+            config: &config,
+            log: &log,
+            database: &database,
+            rules,
+        };
+        erasure.run(&mut seen, &before.wins).await?
     };
     let report = Report::new(task, outcome, &seen, found);
     print(report.text(config.json).as_bytes())?;
     Ok(match outcome {
         Outcome::Planned | Outcome::Erased => ExitCode::SUCCESS,
         Outcome::Unknown | Outcome::Waiting | Outcome::Unsettled => ExitCode::FAILURE,
-    })
-}
-
-async fn take_away(
-    config: &EraseConfig,
-    log: &Log,
-    database: &Database,
-    rules: Rules,
-    events: &Events,
-    seen: &Seen,
-) -> Result<Outcome, EraseError> {
-    let stream = log.reader.stream();
-    let stand = database.snapshot(async |client| rules_stand(client, stream, rules).await);
-    if !stand.await? {
-        return Err(EraseError::Rules);
-    }
-    let seqs: Vec<u64> = seen.events.iter().map(|event| event.seq).collect();
-    let hands = Hands::new(log, config);
-    let Some(before) = hands.empty(&seqs).await? else {
-        return Ok(Outcome::Waiting);
-    };
-    for seq in &seqs {
-        let erased = log.reader.erase(*seq).await;
-        erased.map_err(|source| EraseError::Event { seq: *seq, source })?;
-    }
-    let settled = hands.stayed_empty(before, &seqs).await?;
-    forget(
-        database,
-        &config.task_id,
-        events,
-        seen,
-        async |client| match rules_stand(client, stream, rules).await? {
-            true => Ok(()),
-            false => Err(EraseError::Rules),
-        },
-    )
-    .await?;
-    Ok(if settled {
-        Outcome::Erased
-    } else {
-        Outcome::Unsettled
     })
 }
 
@@ -175,47 +140,5 @@ fn events(log: &Log, task: &TaskId, seen: &Seen) -> Events {
             .filter_map(|event| i64::try_from(event.seq).ok())
             .collect(),
         msg_ids: std::iter::once(own).chain(found).collect(),
-    }
-}
-
-/// Takes the task out of the tables, and gives the jobs that it won to others, if `may_stay` finds nothing against it.
-async fn forget(
-    database: &Database,
-    task: &TaskId,
-    events: &Events,
-    seen: &Seen,
-    may_stay: impl AsyncFn(&Client) -> Result<(), EraseError>,
-) -> Result<Traces, EraseError> {
-    let mut contentions = 0;
-    loop {
-        let done = database.transaction(async |client, _| {
-            let taken = take(client, task, events).await?;
-            let mut best = seen.contenders.clone();
-            for (job, rank, seq) in others(client, &taken.wins, task).await? {
-                best.offer(&job, rank, seq);
-            }
-            let crowned: Vec<Crowned<'_>> = taken
-                .wins
-                .iter()
-                .filter_map(|job| {
-                    best.of(job).map(|(rank, stream_seq)| Crowned {
-                        job,
-                        rank,
-                        stream_seq,
-                    })
-                })
-                .collect();
-            crown(client, &crowned).await?;
-            may_stay(client).await?;
-            Ok::<_, EraseError>(taken)
-        });
-        match done.await {
-            Err(EraseError::Database(error))
-                if error.trouble() == Trouble::Contention && contentions < MOST_CONTENTIONS =>
-            {
-                contentions += 1;
-            }
-            done => return done,
-        }
     }
 }

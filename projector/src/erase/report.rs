@@ -20,7 +20,7 @@ pub(super) enum Outcome {
     Waiting,
     /// Everything is gone.
     Erased,
-    /// Everything is gone, and a projector may have got an event in hand meanwhile.
+    /// What there was is gone, and a projector may have got an event in hand meanwhile, or more of the task came all the time.
     Unsettled,
 }
 
@@ -114,7 +114,8 @@ impl<'s> Report<'s> {
         }
         match self.outcome {
             Outcome::Unsettled => text.push_str(
-                "\nA projector may have fetched one of the events meanwhile and bring the row back: run this again in a while.\n",
+                "\nMore of it came all the time, or a projector may have fetched one of the events meanwhile and bring the row back: run this \
+                 again in a while.\n",
             ),
             Outcome::Erased => {
                 text.push_str("\nA delivery of this task that comes after this is stored like any other.\n");

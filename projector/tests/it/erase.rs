@@ -303,6 +303,72 @@ async fn an_event_that_a_projector_may_have_in_hand_is_waited_for() {
     assert_eq!((code, &report["outcome"]), (Some(0), &json!("erased")));
 }
 
+/// A projector makes a row of it, or finds it there, and acknowledges it: that row must not go while the event stays.
+#[tokio::test]
+async fn a_result_that_comes_while_the_task_is_erased_goes_as_well() {
+    let world = World::new().await;
+    let answer = Answer::of("t").key("k");
+    world.publish(&answer).await;
+    world.publish(&Answer::of("other").key("k").failed()).await;
+    let projector = world.start().await;
+    world.rows("answers", 2).await;
+    world.settled().await;
+    let mut other = world.database.connect().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("select from answers where task_id = 't' for update")
+        .await
+        .unwrap();
+    let builder = world.projector();
+    let erasing = {
+        let builder = builder.clone();
+        tokio::spawn(async move { erase(&builder, &["t"]).await })
+    };
+    // The stream was looked through by then.
+    world.somebody_waits().await;
+    let late = world
+        .publish_again(&answer.clone().created("\"2027-01-01T00:00:00Z\""))
+        .await;
+    lock.rollback().await.unwrap();
+    let (code, report) = erasing.await.unwrap();
+    assert_eq!(
+        (code, &report["outcome"]),
+        (Some(0), &json!("erased")),
+        "{report}"
+    );
+    assert_eq!(seqs(&report), [1, late]);
+    assert_eq!(world.stream().await.cached_info().state.messages, 1);
+    world.settled().await;
+    projector.stop().await;
+    let winner: String = world.value("select task_id from winners", &[]).await;
+    assert_eq!((world.count("answers").await, winner), (1, "other".to_owned()));
+    let (code, text) = builder.stdout(&["verify", "--deep"]).await;
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[tokio::test]
+async fn while_another_table_holds_on_to_the_row_the_events_stay() {
+    let world = World::new().await;
+    world.publish(&Answer::of("t")).await;
+    let projector = world.start().await;
+    world.rows("answers", 1).await;
+    world.settled().await;
+    projector.stop().await;
+    for deferred in ["", " deferrable initially deferred"] {
+        let refer = format!(
+            "create table notes (task_id text references answers{deferred}); insert into notes values ('t')"
+        );
+        world.sql.batch_execute(&refer).await.unwrap();
+        let (code, text) = world.projector().output(&["erase", "t"]).await;
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("notes"), "{text}");
+        assert_eq!(world.stream().await.cached_info().state.messages, 1);
+        assert_eq!(world.count("answers").await, 1);
+        world.sql.batch_execute("drop table notes").await.unwrap();
+    }
+    let (code, report) = erase(&world.projector(), &["t"]).await;
+    assert_eq!((code, &report["outcome"]), (Some(0), &json!("erased")));
+}
+
 #[tokio::test]
 async fn bodies_that_only_mention_the_id_are_named_and_go_when_they_are_asked_to() {
     let world = World::new().await;
