@@ -187,6 +187,8 @@ pub enum Standing {
     Pending,
     /// It should be in the tables, and is not: `verify` finds out.
     Missing,
+    /// The row names it, and says something else: `rebuild` puts it right.
+    Contradicted,
 }
 
 /// A row of `answers`.

@@ -57,6 +57,7 @@ impl Judge<'_> {
         let against = row.stream_seq;
         match rank.decided_by(&event.rank) {
             None if event.provenance == *provenance => Standing::Row,
+            _ if event.provenance.stream_seq == provenance.stream_seq => Standing::Contradicted,
             None if event.provenance < *provenance => Standing::Copy { against },
             Some(rule) if event.rank < *rank => Standing::Outranked {
                 against,

@@ -221,7 +221,11 @@ fn applied<'f>(found: &'f [Found], events: &[EventFacts], floor: Option<u64>) ->
     let is_applied = |event: &EventFacts| match event.standing {
         Standing::Row => true,
         Standing::Copy { .. } | Standing::Outranked { .. } => floor.is_some_and(|floor| event.seq <= floor),
-        Standing::Parked { .. } | Standing::NotFinal | Standing::Pending | Standing::Missing => false,
+        Standing::Parked { .. }
+        | Standing::NotFinal
+        | Standing::Pending
+        | Standing::Missing
+        | Standing::Contradicted => false,
     };
     // One of each for the other, in the same order.
     let pairs = found.iter().zip(events).filter(|(_, event)| is_applied(event));

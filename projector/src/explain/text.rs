@@ -165,6 +165,7 @@ fn what_came(event: &EventFacts) -> String {
         Standing::NotFinal => "not final, counted".to_owned(),
         Standing::Pending => "pending: not in the tables yet".to_owned(),
         Standing::Missing => "missing in the tables".to_owned(),
+        Standing::Contradicted => "the row names it, and says something else".to_owned(),
     }
 }
 

@@ -17,13 +17,15 @@ pub(super) fn of(story: &Story) -> (Verdict, String) {
     (verdict, summary)
 }
 
-/// Whether an event that must be in the tables is not, or a winner is less than a task that it should be greater than.
+/// Whether an event that must be in the tables is not, or not as it is, or a winner is less than a task that it should be greater
+/// than; whichever task that is: then the winner is not the one that it should be.
 fn is_inconsistent(story: &Story) -> bool {
-    let missing = story
+    let absent = story
         .events
         .iter()
-        .any(|event| event.standing == Standing::Missing);
-    missing || contenders(story).any(|one| one.place == Place::Contradicts)
+        .any(|event| matches!(event.standing, Standing::Missing | Standing::Contradicted));
+    let mut tasks = story.jobs.iter().flat_map(|job| &job.tasks);
+    absent || tasks.any(|one| one.place == Place::Contradicts)
 }
 
 /// The tasks of the jobs, as far as the question was about them.
@@ -139,8 +141,8 @@ fn remarks(story: &Story, verdict: Verdict) -> Vec<String> {
         && pending == 0
     {
         remarks.push(format!(
-            "the stream {} does not hold the event that its row came from, {}",
-            stream.name, row.stream_seq
+            "its row names event {}, which is none of its events on the stream {}",
+            row.stream_seq, stream.name
         ));
     }
     if let Some(stream) = story.stream.as_ref().filter(|stream| stream.is_another) {

@@ -302,6 +302,44 @@ async fn a_wrong_winner_is_noticed() {
     assert!(text.contains("should answer the job, and does not"), "{text}");
 }
 
+/// Whichever task of the job is asked for, and whatever of the row is wrong.
+#[tokio::test]
+async fn a_row_that_says_something_else_than_its_event_is_noticed() {
+    let world = World::new().await;
+    for task in ["s", "t"] {
+        world.publish(&Answer::of(task).key("k")).await;
+    }
+    let _projector = world.start().await;
+    world.rows("answers", 2).await;
+    floor_is(&world, 2).await;
+    for wrong in [
+        "response_digest = sha256('x')",
+        "received_at = received_at - interval '1 day'",
+        "created_at = '2020-01-01'",
+    ] {
+        let kept = "create table kept as select * from answers where task_id = 's'";
+        world.sql.batch_execute(kept).await.unwrap();
+        let change = format!("update answers set {wrong} where task_id = 's'");
+        world.sql.batch_execute(&change).await.unwrap();
+        let (code, story) = explain(&world, &["s"]).await;
+        assert_eq!(
+            (code, &story["verdict"]),
+            (Some(0), &json!("inconsistent")),
+            "{wrong}"
+        );
+        assert_eq!(standings(&story), [standing(1, "contradicted", None)], "{wrong}");
+        let back = "delete from answers where task_id = 's'; insert into answers select * from kept; drop table kept";
+        world.sql.batch_execute(back).await.unwrap();
+    }
+    // The winner is another than it should be, which the task that is neither has no part in.
+    world.publish(&Answer::of("r").key("k")).await;
+    world.rows("answers", 3).await;
+    let change = "update winners set task_id = 's', stream_seq = 1";
+    world.sql.batch_execute(change).await.unwrap();
+    let (_, story) = explain(&world, &["r"]).await;
+    assert_eq!(story["verdict"], "inconsistent");
+}
+
 #[tokio::test]
 async fn an_event_that_is_set_aside_is_told_with_its_reason() {
     let world = World::new().await;
