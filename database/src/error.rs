@@ -106,6 +106,26 @@ impl DatabaseError {
         }
     }
 
+    /// Whether a statement ran into its time limit. Waiting for a lock has another one.
+    pub fn was_too_slow(&self) -> bool {
+        self.code() == Some(&SqlState::QUERY_CANCELED)
+    }
+
+    /// Whether a key is there already.
+    pub fn is_of_a_key(&self) -> bool {
+        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    }
+
+    /// Whether another table holds on to a row.
+    pub fn is_of_a_reference(&self) -> bool {
+        // The second one for a key with `on delete restrict`, in newer servers.
+        [
+            Some(&SqlState::FOREIGN_KEY_VIOLATION),
+            Some(&SqlState::RESTRICT_VIOLATION),
+        ]
+        .contains(&self.code())
+    }
+
     /// What to do about it.
     pub fn trouble(&self) -> Trouble {
         match self {

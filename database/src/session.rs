@@ -16,11 +16,16 @@ const BUSY: usize = 2;
 
 const PID: &str = "select pg_backend_pid()";
 
-/// Nothing that the server's or the role's defaults limit: some of the statements go through a whole table. A server that finds
-/// its client gone gives up what it does for it within a second, where its system can tell.
+/// No time that the server's or the role's defaults limit: some of the statements go through a whole table, and some of the
+/// transactions take as long as the stream; the limit for those came with Postgres 17. A server that finds its client gone gives
+/// up what it does for it within a second, where its system can tell.
 const SETTINGS: &str = "
-set statement_timeout = 0; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0;
+set statement_timeout = 0; set lock_timeout = 0; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0;
 set client_min_messages = warning;
+do $$ begin
+  perform set_config('transaction_timeout', '0', false);
+exception when undefined_object then null;
+end $$;
 do $$ begin
   perform set_config('client_connection_check_interval', '1s', false);
 exception when invalid_parameter_value then null;
@@ -28,6 +33,10 @@ end $$";
 
 const LOCK: &str = "
 select pg_try_advisory_lock($1, coalesce(to_regclass('projection')::oid::int8, 0)::bit(32)::int4)";
+
+/// The same for as long as the statement takes.
+const IS_FREE: &str = "
+select pg_try_advisory_xact_lock($1, coalesce(to_regclass('projection')::oid::int8, 0)::bit(32)::int4)";
 
 /// One session. Closed when dropped.
 #[derive(Debug)]
@@ -57,6 +66,23 @@ impl Session {
     /// # Errors
     /// See [`SessionError`].
     pub async fn open(target: &Target, application: &str) -> Result<Self, SessionError> {
+        let (session, config) = Self::begin(target, application).await?;
+        session
+            .look_for_pooler(&config, &target.connector, target.connect_timeout)
+            .await?;
+        session.set_up().await
+    }
+
+    /// The same where another session of this target was opened and is one: no pooler is looked for.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub async fn open_another(target: &Target, application: &str) -> Result<Self, SessionError> {
+        let (session, _) = Self::begin(target, application).await?;
+        session.set_up().await
+    }
+
+    async fn begin(target: &Target, application: &str) -> Result<(Self, Config), DatabaseError> {
         let mut config = target.config.clone();
         config
             .connect_timeout(target.connect_timeout)
@@ -74,12 +100,13 @@ impl Session {
             pid,
             connection,
         };
-        session
-            .look_for_pooler(&config, &target.connector, target.connect_timeout)
-            .await?;
-        let set = session.client.batch_execute(SETTINGS).await;
+        Ok((session, config))
+    }
+
+    async fn set_up(self) -> Result<Self, SessionError> {
+        let set = self.client.batch_execute(SETTINGS).await;
         set.map_err(DatabaseError::of("setting up a session"))?;
-        Ok(session)
+        Ok(self)
     }
 
     /// The session.
@@ -92,10 +119,22 @@ impl Session {
     /// # Errors
     /// When the database fails.
     pub async fn try_lock(&self, work: i32) -> Result<bool, DatabaseError> {
+        self.ask(LOCK, work).await
+    }
+
+    /// Whether no other session has this lock now. Not within a transaction, which would take it to its end.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn is_free(&self, work: i32) -> Result<bool, DatabaseError> {
+        self.ask(IS_FREE, work).await
+    }
+
+    async fn ask(&self, statement: &str, work: i32) -> Result<bool, DatabaseError> {
         let attempt = "taking a lock of the session";
         let row = self
             .client
-            .query_typed_one(LOCK, &[(&work, Type::INT4)])
+            .query_typed_one(statement, &[(&work, Type::INT4)])
             .await
             .map_err(DatabaseError::of(attempt))?;
         row.try_get(0).map_err(DatabaseError::of(attempt))
