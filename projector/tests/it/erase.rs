@@ -441,7 +441,6 @@ async fn while_a_rebuild_runs_nothing_is_touched() {
         let builder = builder.clone();
         tokio::spawn(async move { builder.stdout(&["rebuild"]).await })
     };
-    // the rebuild waits for the row
     world.somebody_waits().await;
     let (code, report) = erase(&builder, &["--wait", "300ms", "t"]).await;
     assert_eq!((code, &report["outcome"]), (Some(1), &json!("waiting")));

@@ -435,12 +435,6 @@ async fn a_retry_may_be_killed_and_run_twice_at_once() {
     assert_eq!(wrong, 0);
 }
 
-/// Waits until a transaction waits for another one.
-async fn somebody_waits(world: &World) {
-    // somebody waits for a lock
-    world.somebody_waits().await;
-}
-
 #[tokio::test]
 async fn an_event_that_is_taken_off_the_list_meanwhile_is_not_brought_in() {
     let world = World::new().await;
@@ -452,7 +446,7 @@ async fn an_event_that_is_taken_off_the_list_meanwhile_is_not_brought_in() {
     erasing.batch_execute("delete from parked").await.unwrap();
     let builder = world.projector();
     let (retried, ()) = tokio::join!(retry(&builder, &[]), async {
-        somebody_waits(&world).await;
+        world.somebody_waits().await;
         erasing.commit().await.unwrap();
     });
     assert_eq!((retried.0, &retried.1[0]["outcome"]), (Some(0), &json!("gone")));

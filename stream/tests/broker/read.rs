@@ -190,7 +190,7 @@ async fn a_long_head_that_is_gone_is_skipped_however_the_scan_reads() {
 }
 
 #[tokio::test]
-async fn the_consumer_of_a_scan_outlives_a_stall_of_what_its_events_are_for() {
+async fn the_consumer_of_a_scan_is_kept_for_a_minute_without_requests() {
     let world = World::start().await;
     fill(&world, 0..3_000).await;
     let mut long = reader(&world).scan(&Settings::for_url(world.server.url()), 1, 3_000);

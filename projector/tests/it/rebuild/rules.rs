@@ -100,7 +100,6 @@ async fn a_change_of_rules_that_was_killed_keeps_all_projectors_off_until_it_is_
         .unwrap();
     let builder = world.projector().set("RERUN_SUFFIX", "false");
     let mut child = builder.command(&["rebuild"]).spawn().unwrap();
-    // it waits for the rows
     world.somebody_waits().await;
     child.kill().await.unwrap();
     lock.rollback().await.unwrap();

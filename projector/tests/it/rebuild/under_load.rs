@@ -139,7 +139,6 @@ async fn of_two_at_once_the_second_is_refused() {
         let builder = builder.clone();
         tokio::spawn(async move { run(&builder, &["rebuild"]).await })
     };
-    // the first waits for the row
     world.somebody_waits().await;
     for command in ["rebuild", "verify"] {
         let second = run(&builder, &[command]).await;
