@@ -118,6 +118,15 @@ impl Decoded {
             Self::NonFinal { .. } | Self::Result(_) => None,
         }
     }
+
+    /// Its sequence on the stream.
+    pub fn seq(&self) -> u64 {
+        match self {
+            Self::Result(row) => row.provenance.stream_seq,
+            Self::NonFinal { seq, .. } => *seq,
+            Self::Parked(row) => row.stream_seq,
+        }
+    }
 }
 
 /// Reads messages of one deployment.

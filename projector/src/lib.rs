@@ -21,6 +21,7 @@ pub mod claim;
 pub mod commit;
 pub mod condition;
 pub mod config;
+mod copy_rows;
 pub mod decode;
 pub mod erase;
 pub mod explain;

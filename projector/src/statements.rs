@@ -44,18 +44,20 @@ select $1::timestamptz, n.* from unnest($2::bigint[], $3::text[], $4::text[], $5
 }
 
 mod columns;
+pub(crate) mod copy;
 mod rule;
 pub mod set;
 
 use schemas::winner::JobRank;
 use time::OffsetDateTime;
+use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Client, Row};
 
 use crate::rows::{Folded, ParkedRow, ResultRow};
 use columns::{AnswerColumns, ParkedColumns, WinnerColumns};
 pub(crate) use columns::{Jsonb, Parameter, WinnerRow, sequence, without_nul};
 use database::DatabaseError;
-pub(crate) use rule::{answer_is_greater, winner_is_greater};
+pub(crate) use rule::{answer_is_greater, winner_is_greater, winners_first};
 
 /// An event replaces the row of its task when it is greater.
 const ANSWERS: &str = concat!(upsert_answers!(), answer_is_greater!("excluded", "a"));
@@ -173,6 +175,20 @@ pub(crate) async fn query(
 ) -> Result<Vec<Row>, DatabaseError> {
     let rows = client.query_typed(statement, parameters).await;
     rows.map_err(DatabaseError::of(attempt))
+}
+
+/// The same of a statement that gives one row of one column; gives that.
+pub(crate) async fn query_one<T: FromSqlOwned>(
+    client: &Client,
+    attempt: &'static str,
+    statement: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<T, DatabaseError> {
+    let row = client
+        .query_typed_one(statement, parameters)
+        .await
+        .map_err(DatabaseError::of(attempt))?;
+    row.try_get(0).map_err(DatabaseError::of(attempt))
 }
 
 /// The same of a statement that gives no rows; gives how many it changed.

@@ -2,6 +2,7 @@
 
 use database::Session;
 use futures_util::{TryStreamExt, pin_mut};
+use tokio_postgres::types::Timestamp;
 use tracing::info;
 
 use super::RebuildError;
@@ -9,10 +10,11 @@ use super::compare::{Bounds, Compared, compare};
 use super::ground::Ground;
 use super::pair::Pairing;
 use super::replay::{Tally, replay};
-use super::report::{Gone, Replayed};
+use super::report::Replayed;
 use super::side::{SideRows, SideTables};
 use crate::config::RebuildConfig;
 use crate::progress::Progress;
+use crate::statements::sequence;
 
 /// What came of it.
 #[derive(Debug)]
@@ -37,58 +39,54 @@ pub(super) async fn beside(
     let floor = ground.floor().await?.max(brought_in);
     let (side, moment) = SideTables::create(&ground.session).await?;
     let last = ground.last().await?;
-    let mut pairing = Pairing::begin(target, &moment).await?;
+    let mut pairing = Pairing::begin(target, &moment, &side).await?;
     // One that shows what the rows are at each time: a row that is replaced meanwhile names another event.
     let reading = match deep {
-        true => Some(Session::open(target, "projector").await?),
+        true => Some(Session::open_another(target, "projector").await?),
         false => None,
     };
     let stretches = replay(&ground.log, &ground.decoder, 1, ground.end, move |stretch| {
         SideRows::of(stretch, deep)
     });
     pin_mut!(stretches);
-    let (mut tally, mut gone) = (Tally::default(), Gone::default());
+    let mut tally = Tally::default();
     let mut progress = Progress::new("replaying", 1, ground.end);
     while let Some((stretch, rows)) = stretches.try_next().await? {
         tally.add(&stretch);
-        side.add_left_over(pairing.pair(&rows.results).await?).await?;
+        pairing.pair(&rows.results).await?;
         if let (Some(session), Some(responses)) = (&reading, &rows.responses) {
             side.add_unlike(responses.unlike(session).await?).await?;
         }
         side.add(rows).await?;
         if !stretch.gone.is_empty() {
-            stretch
-                .gone
-                .iter()
-                .for_each(|(first, last)| gone.add(*first, *last));
             side.add_gone(&stretch.gone).await?;
         }
         progress.at(stretch.last);
     }
-    side.add_left_over(pairing.end().await?).await?;
-    drop((progress, pairing, reading));
+    pairing.end().await?;
+    drop((progress, reading));
     side.analyze().await?;
-    let replayed = replayed(ground, tally, gone).await?;
+    let replayed = replayed(ground, tally).await?;
     info!("comparing");
     let bounds = Bounds {
-        end: ground.end,
-        floor,
-        last,
+        end: sequence(ground.end),
+        floor: sequence(floor),
+        last: sequence(last),
+        begin: ground.begin().map_or(Timestamp::PosInfinity, Timestamp::Value),
         created: ground.created,
-        begin: ground.begin(),
     };
     Ok(Beside {
         replayed,
         floor,
-        compared: compare(&ground.session, bounds).await?,
+        compared: compare(&ground.session, &bounds).await?,
     })
 }
 
 /// What was replayed, once it is known that the stream does not hold more. A replica that lags would look like one from which
 /// events were deleted.
-pub(super) async fn replayed(ground: &Ground, tally: Tally, gone: Gone) -> Result<Replayed, RebuildError> {
+pub(super) async fn replayed(ground: &Ground, tally: Tally) -> Result<Replayed, RebuildError> {
     if let Some(state) = ground.log.reader.state().await?
-        && gone.total() > state.last_seq.saturating_sub(state.events)
+        && tally.gone.total() > state.last_seq.saturating_sub(state.events)
     {
         return Err(RebuildError::Incomplete {
             end: ground.end,
@@ -103,6 +101,6 @@ pub(super) async fn replayed(ground: &Ground, tally: Tally, gone: Gone) -> Resul
         results: tally.results,
         to_park: tally.parked,
         nonfinal: tally.nonfinal,
-        gone,
+        gone: tally.gone,
     })
 }

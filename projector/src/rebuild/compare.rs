@@ -2,29 +2,32 @@
 
 use database::{DatabaseError, Session};
 use time::OffsetDateTime;
-use tokio_postgres::types::{Timestamp, ToSql, Type};
+use tokio_postgres::types::{Timestamp, Type};
 use tokio_postgres::{Client, Row};
 
 use super::report::{Example, Finding, TableReport};
-use super::sql::{self, ANSWERS, Shape, WINNERS};
-use crate::statements::sequence;
+use super::shape::{ANSWERS, Shape, WINNERS};
+use super::sql;
+use crate::statements::{Parameter, execute, query, query_one};
 
 /// So many examples of each finding are shown.
 const EXAMPLES: i64 = 5;
 
-/// Between which points of the stream a comparison stands.
+const ATTEMPT: &str = "comparing the tables";
+
+/// Between which points of the stream a comparison stands, as its statements take them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// The end of the replay.
-    pub(super) end: u64,
+    pub(super) end: i64,
     /// Everything up to here must be in the tables; read before the moment of comparison.
-    pub(super) floor: u64,
+    pub(super) floor: i64,
     /// The end of the stream, read behind that moment: every row seen is of an event up to there.
-    pub(super) last: u64,
+    pub(super) last: i64,
+    /// Rows of an earlier time may be of events that this stream never held; infinite: any row may.
+    pub(super) begin: Timestamp<OffsetDateTime>,
     /// When the stream was created.
     pub(super) created: OffsetDateTime,
-    /// Rows of an earlier time may be of events that this stream never held; `None`: any row may.
-    pub(super) begin: Option<OffsetDateTime>,
 }
 
 /// What was found, table by table.
@@ -38,7 +41,7 @@ pub(super) struct Compared {
 }
 
 /// Compares, at the moment that the transaction of the side tables looks at, and ends that.
-pub(super) async fn compare(session: &Session, bounds: Bounds) -> Result<Compared, DatabaseError> {
+pub(super) async fn compare(session: &Session, bounds: &Bounds) -> Result<Compared, DatabaseError> {
     let client = session.client();
     let setting_up = [
         ANSWERS.create(),
@@ -47,80 +50,63 @@ pub(super) async fn compare(session: &Session, bounds: Bounds) -> Result<Compare
     ]
     .join("; ");
     run(client, &setting_up).await?;
-    let limits = Limits {
-        end: sequence(bounds.end),
-        floor: sequence(bounds.floor),
-        last: sequence(bounds.last),
-        begin: bounds.begin.map_or(Timestamp::PosInfinity, Timestamp::Value),
-        created: bounds.created,
-    };
-    let refused = execute(client, sql::REFUSED, &[(&bounds.created, Type::TIMESTAMPTZ)]).await?;
-    suspect(client, &limits).await?;
+    let refused = execute(
+        client,
+        ATTEMPT,
+        sql::REFUSED,
+        &[(&bounds.created, Type::TIMESTAMPTZ)],
+    )
+    .await?;
+    suspect(client, bounds).await?;
     let compared = Compared {
-        answers: maxima(client, &ANSWERS, &limits).await?,
-        winners: maxima(client, &WINNERS, &limits).await?,
-        parked: parked(client, &limits).await?,
+        answers: maxima(client, &ANSWERS, bounds).await?,
+        winners: maxima(client, &WINNERS, bounds).await?,
+        parked: parked(client, bounds).await?,
         refused,
     };
     run(client, "commit").await?;
     Ok(compared)
 }
 
-/// [`Bounds`] as parameters.
-struct Limits {
-    end: i64,
-    floor: i64,
-    last: i64,
-    begin: Timestamp<OffsetDateTime>,
-    created: OffsetDateTime,
-}
-
 /// The suspect keys, and what there is on them.
-async fn suspect(client: &Client, limits: &Limits) -> Result<(), DatabaseError> {
+async fn suspect(client: &Client, bounds: &Bounds) -> Result<(), DatabaseError> {
     for shape in [&ANSWERS, &WINNERS] {
-        execute(client, &shape.suspects(), &[]).await?;
+        execute(client, ATTEMPT, &shape.suspects(), &[]).await?;
         run(client, &format!("analyze suspect_{}", shape.table)).await?;
     }
-    execute(client, sql::BRING_BACK, &[(&limits.end, Type::INT8)]).await?;
+    execute(client, ATTEMPT, sql::BRING_BACK, &[(&bounds.end, Type::INT8)]).await?;
     run(client, "analyze replayed_results").await
 }
 
-async fn maxima(client: &Client, shape: &Shape, limits: &Limits) -> Result<TableReport, DatabaseError> {
-    execute(client, &shape.events(), &[]).await?;
+async fn maxima(client: &Client, shape: &Shape, bounds: &Bounds) -> Result<TableReport, DatabaseError> {
+    execute(client, ATTEMPT, &shape.events(), &[]).await?;
     run(client, &format!("analyze events_of_{}", shape.table)).await?;
-    let values: [(&(dyn ToSql + Sync), Type); 4] = [
-        (&limits.end, Type::INT8),
-        (&limits.floor, Type::INT8),
-        (&limits.last, Type::INT8),
-        (&limits.begin, Type::TIMESTAMPTZ),
+    let values: [Parameter<'_>; 4] = [
+        (&bounds.end, Type::INT8),
+        (&bounds.floor, Type::INT8),
+        (&bounds.last, Type::INT8),
+        (&bounds.begin, Type::TIMESTAMPTZ),
     ];
-    execute(client, &shape.find(), &values).await?;
+    execute(client, ATTEMPT, &shape.find(), &values).await?;
     table(client, shape.table).await
 }
 
-async fn parked(client: &Client, limits: &Limits) -> Result<TableReport, DatabaseError> {
-    let values: [(&(dyn ToSql + Sync), Type); 5] = [
-        (&limits.end, Type::INT8),
-        (&limits.floor, Type::INT8),
-        (&limits.last, Type::INT8),
-        (&limits.begin, Type::TIMESTAMPTZ),
-        (&limits.created, Type::TIMESTAMPTZ),
+async fn parked(client: &Client, bounds: &Bounds) -> Result<TableReport, DatabaseError> {
+    let values: [Parameter<'_>; 5] = [
+        (&bounds.end, Type::INT8),
+        (&bounds.floor, Type::INT8),
+        (&bounds.last, Type::INT8),
+        (&bounds.begin, Type::TIMESTAMPTZ),
+        (&bounds.created, Type::TIMESTAMPTZ),
     ];
-    execute(client, sql::FIND_PARKED, &values).await?;
+    execute(client, ATTEMPT, sql::FIND_PARKED, &values).await?;
     table(client, "parked").await
 }
 
 async fn table(client: &Client, table: &str) -> Result<TableReport, DatabaseError> {
     let attempt = "counting what was found";
-    let rows = client
-        .query_typed_one(&sql::count(table), &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    let rows: i64 = rows.try_get(0).map_err(DatabaseError::of(attempt))?;
-    let found = client
-        .query_typed(&sql::findings(table), &[(&EXAMPLES, Type::INT8)])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
+    let rows: i64 = query_one(client, attempt, &sql::count(table), &[]).await?;
+    let found = query(client, attempt, &sql::findings(table), &[(&EXAMPLES, Type::INT8)]).await?;
     let mut report = TableReport {
         rows: rows.unsigned_abs(),
         ..TableReport::default()
@@ -149,14 +135,5 @@ fn read(row: &Row) -> Result<(String, i64, Example), tokio_postgres::Error> {
 
 async fn run(client: &Client, statements: &str) -> Result<(), DatabaseError> {
     let run = client.batch_execute(statements).await;
-    run.map_err(DatabaseError::of("comparing the tables"))
-}
-
-async fn execute(
-    client: &Client,
-    statement: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<u64, DatabaseError> {
-    let executed = client.execute_typed(statement, values).await;
-    executed.map_err(DatabaseError::of("comparing the tables"))
+    run.map_err(DatabaseError::of(ATTEMPT))
 }

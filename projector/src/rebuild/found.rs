@@ -2,15 +2,15 @@
 
 use database::DatabaseError;
 use time::OffsetDateTime;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use super::report::Finding;
-use crate::statements::{Parameter, WinnerRow, sequence};
+use crate::statements::{Parameter, WinnerRow, execute, query, sequence, winners_first};
 
 const INDEX: &str = "
 create index on found_answers (event_seq); create index on found_winners (key); create index on found_parked (event_seq);
-create index on events_of_winners (stream_seq);
+create index on events_of_winners (stream_seq); create index on events_of_winners (job_key);
 analyze found_answers; analyze found_winners; analyze found_parked; analyze events_of_winners";
 
 /// Of both tables together, so that the stream need be gone through but once.
@@ -39,6 +39,21 @@ select stream_created, row_seq from found_parked
 
 const KEEP_PARKED: &str = "
 delete from found_parked where stream_created = $1 and row_seq = $2 and event_seq is null";
+
+/// The greatest of the other events takes the place of an event in its job.
+const DETHRONE: &str = concat!(
+    "
+with refused as (delete from events_of_winners where stream_seq = $2)
+update found_winners f
+   set event_seq = (select e.stream_seq from events_of_winners e where e.job_key = $1 and e.stream_seq <> $2 order by ",
+    winners_first!(),
+    " limit 1)
+ where f.key = $1 and f.event_seq = $2"
+);
+
+/// Nothing takes the place of an event in a job without others.
+const LEAVE_EMPTY: &str =
+    "delete from found_winners where key = $1 and event_seq is null and row_seq is null";
 
 fn extra_of(table: &str) -> String {
     format!(
@@ -184,8 +199,17 @@ pub(super) async fn keep_parked(
 ) -> Result<(), DatabaseError> {
     let seq = sequence(seq);
     let values: [Parameter<'_>; 2] = [(&created, Type::TIMESTAMPTZ), (&seq, Type::INT8)];
-    let kept = client.execute_typed(KEEP_PARKED, &values).await;
-    kept.map(drop).map_err(DatabaseError::of(ATTEMPT))
+    execute(client, ATTEMPT, KEEP_PARKED, &values).await.map(drop)
+}
+
+/// The event under this sequence wins its job no more, whatever was found about it: the database refuses its row.
+pub(super) async fn dethrone(client: &Client, job: &str, seq: u64) -> Result<(), DatabaseError> {
+    let seq = sequence(seq);
+    let values: [Parameter<'_>; 2] = [(&job, Type::TEXT), (&seq, Type::INT8)];
+    execute(client, ATTEMPT, DETHRONE, &values).await?;
+    execute(client, ATTEMPT, LEAVE_EMPTY, &values[..1])
+        .await
+        .map(drop)
 }
 
 fn names(findings: &[Finding]) -> Vec<&'static str> {
@@ -272,13 +296,10 @@ const ATTEMPT: &str = "going through what was found";
 async fn page<T>(
     client: &Client,
     statement: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
+    values: &[Parameter<'_>],
     read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
 ) -> Result<Vec<T>, DatabaseError> {
-    let rows = client
-        .query_typed(statement, values)
-        .await
-        .map_err(DatabaseError::of(ATTEMPT))?;
+    let rows = query(client, ATTEMPT, statement, values).await?;
     rows.iter()
         .map(read)
         .collect::<Result<_, _>>()

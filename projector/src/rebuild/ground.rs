@@ -65,6 +65,19 @@ impl Ground {
         let stream = &config.reach.stream.name;
         let mut log = reach::stream(&config.reach).await?;
         let row = look(session.client(), stream).await?;
+        // Nothing is written before all of this is known. A database that is read-only gives no life.
+        let database = reach::database(&config.reach.rows).await?;
+        let life = database
+            .transaction(async |_, life| Ok::<_, RebuildError>(life.clone()))
+            .await?;
+        let beginning = Beginning::of(&log.reader, &log.state).await?;
+        let stranger = stranger(session.client(), &log.reader, &log.state, row.as_ref(), beginning).await?;
+        if let Some(stranger) = &stranger {
+            if !config.force {
+                return Err(RebuildError::Stranger(stranger.clone()));
+            }
+            warn!("{stranger}; going on by force");
+        }
         let mut rules_changed = false;
         if to_write {
             let to = Transactions {
@@ -82,18 +95,6 @@ impl Ground {
             if row.changing {
                 return Err(RebuildError::Changing);
             }
-        }
-        let database = reach::database(&config.reach.rows).await?;
-        let life = database
-            .transaction(async |_, life| Ok::<_, RebuildError>(life.clone()))
-            .await?;
-        let beginning = Beginning::of(&log.reader, &log.state).await?;
-        let stranger = stranger(session.client(), &log.reader, &log.state, row.as_ref(), beginning).await?;
-        if let Some(stranger) = &stranger {
-            if !config.force {
-                return Err(RebuildError::Stranger(stranger.clone()));
-            }
-            warn!("{stranger}; going on by force");
         }
         Ok(Self {
             session,

@@ -9,12 +9,13 @@ use futures_util::stream::Fuse;
 use tokio_postgres::CopyOutStream;
 
 use super::RebuildError;
-use super::copy::{self, Field};
 use super::sql;
+use crate::copy_rows::{self as copy, Field};
 
 const ATTEMPT: &str = "reading the rows of a table";
 
-/// Rows to come, over a session of their own. No more of them are in memory than the connection has under way.
+/// Rows to come, over a session of their own. No more of them are in memory than the connection has under way; whoever takes them
+/// must not keep them either.
 pub(super) struct RowsInOrder {
     rows: Pin<Box<Fuse<CopyOutStream>>>,
     /// What arrived and was not taken.
@@ -47,7 +48,7 @@ const ODD: DatabaseError = DatabaseError::Unexpected("a row without a sequence o
 impl RowsInOrder {
     /// Begins to read by `copy` what the tables were at `moment`.
     pub(super) async fn open(target: &Target, moment: &str, copy: &str) -> Result<Self, RebuildError> {
-        let session = Session::open(target, "projector").await?;
+        let session = Session::open_another(target, "projector").await?;
         let client = session.client();
         let begun = client.batch_execute(&sql::begin_reading(moment)).await;
         begun.map_err(DatabaseError::of("looking at the moment of another session"))?;

@@ -1,6 +1,7 @@
-//! Filling empty tables: the first load of a database.
+//! Filling tables that are empty or nearly so: the first load of a database.
 //!
-//! There is nothing to compare with, so the rows go straight into place, by COPY. That fails when a key is there already,
+//! There is little or nothing to compare with, so the rows go straight into place, by COPY; where there were some, a comparison
+//! follows. That fails when a key is there already,
 //! because a task has two events or a live projector was faster; then the stretch goes in as projecting brings it in. So it does when
 //! it is too much for one statement, for that way cuts it in halves.
 
@@ -12,23 +13,16 @@ use database::{DatabaseError, Session, SessionError, Trouble};
 use futures_util::{Stream, TryStreamExt};
 use stream::read::ScanError;
 use tokio::sync::Mutex;
-use tokio_postgres::error::SqlState;
 
 use super::RebuildError;
-use super::copy::CopyRows;
 use super::intake::{Intake, log_new, parked, result};
 use super::replay::{Stretch, Tally, replay};
-use super::report::Gone;
 use super::side::send;
-use super::transact::{Transactions, was_too_slow};
-use crate::decode::Decoder;
-use crate::rows::Folded;
-use crate::statements::{self, sequence};
-
-const COPY: &str = "
-copy answers (task_id, job_key, idempotency_key, status, created_at, response, response_digest, problem, via, stream_seq, received_at)
-from stdin (format binary)";
-const COLUMNS: i16 = 11;
+use super::transact::Transactions;
+use crate::decode::{Decoded, Decoder};
+use crate::rows::{Folded, ResultRow};
+use crate::statements;
+use crate::statements::copy::{COPY_ANSWERS, answers};
 
 /// A commit need not wait for the disk: nothing counts on it before the floor is noted, and that commit waits for all before it.
 const HURRY: &str = "set local synchronous_commit = off";
@@ -37,7 +31,6 @@ const HURRY: &str = "set local synchronous_commit = off";
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) tally: Tally,
-    pub(super) gone: Gone,
     /// Results that the database refused.
     pub(super) refused: u64,
 }
@@ -46,12 +39,12 @@ pub(super) struct Loaded {
 /// Rows only rise, so it does not matter which of two stretches comes first. `step` hears how far it is.
 pub(super) async fn load(
     intake: Intake<'_>,
-    beside: &Session,
+    second: &Session,
     decoder: &Arc<Decoder>,
     end: u64,
     step: impl FnMut(u64),
 ) -> Result<Loaded, RebuildError> {
-    let stretches = pin!(replay(intake.log, decoder, 1, end, answers));
+    let stretches = pin!(replay(intake.log, decoder, 1, end, Ready::of));
     let shared = Mutex::new(Shared {
         stretches,
         loaded: Loaded::default(),
@@ -59,7 +52,7 @@ pub(super) async fn load(
     });
     let second = Intake {
         to: Transactions {
-            session: beside,
+            session: second,
             ..intake.to
         },
         ..intake
@@ -81,64 +74,72 @@ struct Shared<S, F> {
 /// Brings in stretches until none is left. Gives how many results the database refused.
 async fn take_turns<S, F>(intake: Intake<'_>, shared: &Mutex<Shared<S, F>>) -> Result<u64, RebuildError>
 where
-    S: Stream<Item = Result<(Stretch, Option<Bytes>), ScanError>> + Unpin,
+    S: Stream<Item = Result<(Stretch, Ready), ScanError>> + Unpin,
     F: FnMut(u64),
 {
     let mut refused = 0;
     loop {
-        let (stretch, answers) = {
+        let (stretch, ready) = {
             let mut shared = shared.lock().await;
-            let Some((stretch, answers)) = shared.stretches.try_next().await? else {
+            let Some((stretch, ready)) = shared.stretches.try_next().await? else {
                 return Ok(refused);
             };
             shared.loaded.tally.add(&stretch);
-            for (first, last) in &stretch.gone {
-                shared.loaded.gone.add(*first, *last);
-            }
             (shared.step)(stretch.last);
-            (stretch, answers)
+            (stretch, ready)
         };
-        if !copy(intake, &stretch, answers).await? {
+        if !copy(intake, &stretch, ready).await? {
             refused += intake.bring_in(&stretch.events).await?;
         }
     }
 }
 
-/// The rows of a stretch, each task once and in byte order, as projecting takes its locks.
-fn answers(stretch: &Stretch) -> Option<Bytes> {
-    let folded = Folded::of(stretch.events.iter().filter_map(result), std::iter::empty());
-    let mut rows = CopyRows::new(COLUMNS);
-    for row in folded.answers {
-        rows.row()
-            .text(row.task_id.as_str())
-            .text(&row.job_key)
-            .text_or_null(row.idempotency_key.as_deref())
-            .text(row.rank.status.as_str())
-            .moment_or_null(row.rank.created_at)
-            .json_or_null(row.response.as_ref())
-            .bytes(row.rank.digest.as_bytes())
-            .text_or_null(row.problem.as_deref())
-            .text(row.via.as_str())
-            .bigint(sequence(row.provenance.stream_seq))
-            .moment(row.provenance.received_at);
+/// What a stretch comes to.
+#[derive(Debug)]
+struct Ready {
+    /// Its rows of `answers`, as a COPY takes them.
+    answers: Option<Bytes>,
+    /// Where in it the events stand that win their jobs.
+    winners: Vec<usize>,
+}
+
+impl Ready {
+    /// Each key once and in byte order, as projecting takes its locks. Takes processor time: not for a thread that serves others.
+    fn of(stretch: &Stretch) -> Self {
+        let folded = Folded::of(stretch.events.iter().filter_map(result), std::iter::empty());
+        let place = |row: &&ResultRow| {
+            let seq = row.provenance.stream_seq;
+            stretch.events.binary_search_by_key(&seq, Decoded::seq)
+        };
+        Self {
+            answers: answers(&folded.answers),
+            winners: folded.winners.iter().flat_map(place).collect(),
+        }
     }
-    rows.finish()
+
+    /// All but the rows of `answers`.
+    fn rest<'s>(&self, stretch: &'s Stretch) -> Folded<'s> {
+        let events = &stretch.events;
+        Folded {
+            answers: Vec::new(),
+            winners: self
+                .winners
+                .iter()
+                .filter_map(|at| result(&events[*at]))
+                .collect(),
+            parked: events.iter().filter_map(parked).collect(),
+        }
+    }
 }
 
 /// False when that cannot be done in this way.
-async fn copy(intake: Intake<'_>, stretch: &Stretch, answers: Option<Bytes>) -> Result<bool, RebuildError> {
-    let rest = Folded {
-        answers: Vec::new(),
-        ..Folded::of(
-            stretch.events.iter().filter_map(result),
-            stretch.events.iter().filter_map(parked),
-        )
-    };
-    let copied = intake.to.run(async |client| {
+async fn copy(intake: Intake<'_>, stretch: &Stretch, ready: Ready) -> Result<bool, RebuildError> {
+    let rest = ready.rest(stretch);
+    let copied = intake.to.run_while_quick(async |client| {
         let hurried = client.batch_execute(HURRY).await;
         hurried.map_err(DatabaseError::of("saying how to commit"))?;
-        if let Some(answers) = answers.clone() {
-            send(client, COPY, answers).await?;
+        if let Some(answers) = ready.answers.clone() {
+            send(client, COPY_ANSWERS, answers).await?;
         }
         statements::apply(client, intake.created, &rest).await
     });
@@ -148,9 +149,7 @@ async fn copy(intake: Intake<'_>, stretch: &Stretch, answers: Option<Bytes>) -> 
             Ok(true)
         }
         Err(SessionError::Database(error))
-            if error.code() == Some(&SqlState::UNIQUE_VIOLATION)
-                || error.trouble() == Trouble::Data
-                || was_too_slow(&error) =>
+            if error.is_of_a_key() || error.trouble() == Trouble::Data || error.was_too_slow() =>
         {
             Ok(false)
         }

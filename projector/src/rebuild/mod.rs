@@ -3,7 +3,7 @@
 //! The tables are maxima over the events of the stream. So nothing is swapped: the stream is replayed to the end that it had at
 //! the start (`replay`) and brought together with the rows of one moment (`pair`); what does not agree is put beside the tables
 //! (`side`) and judged (`compare`), and what differs is put right, row by row, while the projectors go on (`repair`). Empty tables are simply
-//! filled (`load`).
+//! filled (`load`); those with few rows are filled as well, and compared after that.
 //!
 //! Nobody is kept waiting: the side tables are seen by this session alone, the comparison reads, and a repair holds row
 //! locks for one short transaction. Killed at any moment, it leaves nothing behind but the repairs that were committed, each
@@ -11,7 +11,6 @@
 
 mod beside;
 mod compare;
-mod copy;
 mod found;
 mod ground;
 mod in_order;
@@ -25,6 +24,7 @@ mod replay;
 mod report;
 mod responses;
 mod rules;
+mod shape;
 mod side;
 mod sql;
 mod transact;

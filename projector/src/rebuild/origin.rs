@@ -13,7 +13,7 @@ use tokio_postgres::types::Type;
 use super::{RebuildError, sql};
 use crate::mismatch::Mismatch;
 use crate::remembered::{Remembered, other_stream};
-use crate::statements::{Parameter, sequence};
+use crate::statements::{Parameter, query_one, sequence};
 
 const OLDEST: &str = "select min(received_at) from answers";
 
@@ -105,12 +105,7 @@ pub(super) async fn stranger(
 
 /// Whether there is any row of the projection.
 pub(super) async fn has_rows(client: &Client) -> Result<bool, DatabaseError> {
-    let attempt = "looking for rows";
-    let row = client
-        .query_typed_one(ANY, &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    row.try_get(0).map_err(DatabaseError::of(attempt))
+    query_one(client, "looking for rows", ANY, &[]).await
 }
 
 /// How many rows a table has.
@@ -124,20 +119,10 @@ pub(super) async fn rows_up_to(client: &Client, most: u64) -> Result<u64, Databa
 }
 
 async fn count(client: &Client, statement: &str, values: &[Parameter<'_>]) -> Result<u64, DatabaseError> {
-    let attempt = "counting rows";
-    let row = client
-        .query_typed_one(statement, values)
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    let count = row.try_get::<_, i64>(0).map_err(DatabaseError::of(attempt))?;
+    let count: i64 = query_one(client, "counting rows", statement, values).await?;
     Ok(count.unsigned_abs())
 }
 
 async fn oldest(client: &Client) -> Result<Option<OffsetDateTime>, DatabaseError> {
-    let attempt = "looking for the oldest row";
-    let row = client
-        .query_typed_one(OLDEST, &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    row.try_get(0).map_err(DatabaseError::of(attempt))
+    query_one(client, "looking for the oldest row", OLDEST, &[]).await
 }

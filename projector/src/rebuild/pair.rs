@@ -7,14 +7,15 @@ use bytes::Bytes;
 use database::{DatabaseError, Target};
 
 use super::RebuildError;
-use super::copy::{self, CopyRows, Field};
 use super::in_order::RowsInOrder;
+use super::side::SideTables;
 use super::sql;
+use crate::copy_rows::{self as copy, CopyRows, Field};
 use crate::decode::Decoded;
 use crate::rows::ResultRow;
 use crate::statements::sequence;
 
-/// The results of a stretch, as the database gives the rows that name them: of two of these that agree, the bytes do.
+/// The results of a stretch, in the bytes in which the database sends the rows that name them, so that equal means equal bytes.
 #[derive(Debug)]
 pub(super) struct Results {
     answers: Rows,
@@ -87,82 +88,71 @@ fn put_winner(out: &mut CopyRows, row: &ResultRow) {
         .moment_or_null(row.rank.created_at);
 }
 
-/// What did not agree, ready for the side tables.
-#[derive(Debug)]
-pub(super) struct LeftOver {
-    /// Results that not both tables have a row for.
-    pub(super) results: Option<Bytes>,
-    /// Rows of `answers` that are not the event that they name.
-    pub(super) odd_answers: Option<Bytes>,
-    /// The same of `winners`.
-    pub(super) odd_winners: Option<Bytes>,
-}
-
 /// The rows of both tables, at one moment, as far as no event was brought together with them.
-pub(super) struct Pairing {
-    answers: Side,
-    winners: Side,
+pub(super) struct Pairing<'s> {
+    side: &'s SideTables<'s>,
+    answers: Standing,
+    winners: Standing,
 }
 
-impl Pairing {
-    /// Begins with the first event.
-    pub(super) async fn begin(target: &Target, moment: &str) -> Result<Self, RebuildError> {
+impl<'s> Pairing<'s> {
+    /// Begins with the first event. What does not agree goes to `side`.
+    pub(super) async fn begin(
+        target: &Target,
+        moment: &str,
+        side: &'s SideTables<'s>,
+    ) -> Result<Self, RebuildError> {
         let (answers, winners) = tokio::try_join!(
             RowsInOrder::open(target, moment, sql::ANSWERS_IN_ORDER),
             RowsInOrder::open(target, moment, sql::WINNERS_IN_ORDER),
         )?;
         Ok(Self {
-            answers: Side::of(answers),
-            winners: Side::of(winners),
+            side,
+            answers: Standing::of(answers, sql::COPY_ODD_ANSWERS),
+            winners: Standing::of(winners, sql::COPY_ODD_WINNERS),
         })
     }
 
     /// Goes on with the next stretch.
-    pub(super) async fn pair(&mut self, results: &Results) -> Result<LeftOver, DatabaseError> {
+    pub(super) async fn pair(&mut self, results: &Results) -> Result<(), DatabaseError> {
         let mut left = CopyRows::new(sql::RESULT_COLUMNS);
         for (answer, winner) in results.answers.iter().zip(results.winners.iter()) {
-            let in_answers = self.answers.holds(answer).await?;
-            let in_winners = self.winners.holds(winner).await?;
+            let in_answers = self.answers.holds(answer, self.side).await?;
+            let in_winners = self.winners.holds(winner, self.side).await?;
             if !(in_answers && in_winners) {
                 left.whole(answer).boolean(in_answers).boolean(in_winners);
             }
         }
-        Ok(self.left_over(left))
+        self.side.copy(sql::COPY_RESULTS, left.finish()).await
     }
 
     /// Behind the last event: all rows that are left name none that was replayed.
-    pub(super) async fn end(&mut self) -> Result<LeftOver, DatabaseError> {
-        self.answers.end().await?;
-        self.winners.end().await?;
-        Ok(self.left_over(CopyRows::new(sql::RESULT_COLUMNS)))
-    }
-
-    fn left_over(&mut self, results: CopyRows) -> LeftOver {
-        LeftOver {
-            results: results.finish(),
-            odd_answers: self.answers.take_odd(),
-            odd_winners: self.winners.take_odd(),
-        }
+    pub(super) async fn end(mut self) -> Result<(), DatabaseError> {
+        self.answers.end(self.side).await?;
+        self.winners.end(self.side).await
     }
 }
 
-/// One of the tables.
-struct Side {
+/// The rows of one table that stand before the next event, or name it.
+struct Standing {
     rows: RowsInOrder,
+    /// Those that are not the event that they name, on their way to the side tables.
     odd: CopyRows,
+    copy_odd: &'static str,
 }
 
-impl Side {
-    fn of(rows: RowsInOrder) -> Self {
+impl Standing {
+    fn of(rows: RowsInOrder, copy_odd: &'static str) -> Self {
         Self {
             rows,
             odd: CopyRows::new(sql::ODD_COLUMNS),
+            copy_odd,
         }
     }
 
     /// Whether a row stands as this event says. Rows that name it and say otherwise are odd, and so are those before it, which
     /// no event was there for.
-    async fn holds(&mut self, event: &[u8]) -> Result<bool, DatabaseError> {
+    async fn holds(&mut self, event: &[u8], side: &SideTables<'_>) -> Result<bool, DatabaseError> {
         let seq = copy::fields(event).next().and_then(Field::bigint);
         let mut held = false;
         while let Some(row) = self.rows.peek().await?
@@ -174,19 +164,27 @@ impl Side {
                 self.odd.row().bigint(row.seq).bytes(row.key()?);
             }
             self.rows.advance();
+            if self.odd.is_much() {
+                self.send_odd(side).await?;
+            }
         }
         Ok(held)
     }
 
-    async fn end(&mut self) -> Result<(), DatabaseError> {
+    async fn end(&mut self, side: &SideTables<'_>) -> Result<(), DatabaseError> {
         while let Some(row) = self.rows.peek().await? {
             self.odd.row().bigint(row.seq).bytes(row.key()?);
             self.rows.advance();
+            if self.odd.is_much() {
+                self.send_odd(side).await?;
+            }
         }
-        Ok(())
+        self.send_odd(side).await
     }
 
-    fn take_odd(&mut self) -> Option<Bytes> {
-        std::mem::replace(&mut self.odd, CopyRows::new(sql::ODD_COLUMNS)).finish()
+    /// A stretch without events may have any number of rows, so these are not kept to its end.
+    async fn send_odd(&mut self, side: &SideTables<'_>) -> Result<(), DatabaseError> {
+        let odd = std::mem::replace(&mut self.odd, CopyRows::new(sql::ODD_COLUMNS));
+        side.copy(self.copy_odd, odd.finish()).await
     }
 }

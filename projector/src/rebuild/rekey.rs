@@ -2,7 +2,9 @@
 //!
 //! A row holds what its job key is made of. So each of them is given its new one from the row itself, whether or not the stream still
 //! holds its event, and the winners of the jobs that it leaves and comes to are chosen anew among the rows: a fold over the events of a job
-//! and one over the rows of its tasks give the same winner. This is done behind the fence of `rules`, so nobody else writes, and before
+//! and one over the rows of its tasks give the same winner, as long as all events of a task have the same key. A task that had won a
+//! further job, by a lesser event with another key, is not known by any row to have done so; that winner is left to the comparison, which
+//! puts it right while the stream holds the event. This is done behind the fence of `rules`, so nobody else writes, and before
 //! anything is compared.
 
 use database::DatabaseError;
@@ -12,7 +14,7 @@ use tokio_postgres::types::Type;
 use tracing::warn;
 
 use super::RebuildError;
-use super::transact::{Transactions, is_referenced};
+use super::transact::Transactions;
 use crate::statements::set::{Left, Moved, rekey};
 use crate::statements::{Parameter, query};
 
@@ -40,11 +42,12 @@ pub(super) async fn rekey_all(to: Transactions<'_>, rules: Rules) -> Result<u64,
             async |client, part| rekey(client, part, Left::Goes).await,
             |_, rows| changed += rows,
             async |row, error| {
-                if !is_referenced(&error) {
+                if !error.is_of_a_reference() {
                     return Err(error.into());
                 }
                 warn!(
-                    job.key = row.from,
+                    table = "winners",
+                    key = row.from,
                     "the winner of a job without tasks stays: another table refers to it"
                 );
                 held.push(row.clone());

@@ -11,6 +11,7 @@ use stream::read::{Scan, ScanError};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use super::report::Gone;
 use crate::decode::{Decoded, Decoder, Message};
 use crate::reach::Log;
 
@@ -31,7 +32,7 @@ pub(super) struct Stretch {
 }
 
 /// What was counted on the way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Messages.
     pub(super) events: u64,
@@ -41,6 +42,8 @@ pub(super) struct Tally {
     pub(super) parked: u64,
     /// Messages of tasks that have not ended.
     pub(super) nonfinal: u64,
+    /// Sequences that hold nothing.
+    pub(super) gone: Gone,
 }
 
 impl Tally {
@@ -53,6 +56,9 @@ impl Tally {
                 Decoded::Parked(_) => self.parked += 1,
                 Decoded::NonFinal { .. } => self.nonfinal += 1,
             }
+        }
+        for (first, last) in &stretch.gone {
+            self.gone.add(*first, *last);
         }
     }
 }

@@ -111,11 +111,6 @@ impl Counts {
             .into_iter()
             .all(|finding| !finding.is_fault() || self.of(finding) == 0)
     }
-
-    /// All together.
-    pub fn total(&self) -> u64 {
-        Finding::ALL.into_iter().map(|finding| self.of(finding)).sum()
-    }
 }
 
 /// A row, or one that should be there.

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use database::{DatabaseError, Session, Trouble};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
-use super::copy::CopyRows;
 use super::sql;
+use crate::copy_rows::CopyRows;
 use crate::decode::Decoded;
-use crate::statements::{Jsonb, sequence};
+use crate::statements::{Jsonb, Parameter, query, sequence};
 
 const ATTEMPT: &str = "comparing responses";
 
@@ -34,7 +34,7 @@ impl Responses {
     }
 
     /// The rows that name one of these events and have another response, as a COPY takes them. One response that the database
-    /// cannot hold has no row, whatever it is compared with; it is left out, and the others are not.
+    /// cannot hold has no row, so it is not compared, and the others are.
     pub(super) async fn unlike(&self, session: &Session) -> Result<Option<Bytes>, DatabaseError> {
         let mut unlike = CopyRows::new(sql::UNLIKE_COLUMNS);
         let mut parts = vec![(0, self.stream_seq.len())];
@@ -69,12 +69,11 @@ impl Responses {
             .iter()
             .map(|response| response.as_ref().map(Jsonb))
             .collect();
-        let values: [(&(dyn ToSql + Sync), Type); 3] = [
+        let values: [Parameter<'_>; 3] = [
             (&task_id, Type::TEXT_ARRAY),
             (&stream_seq, Type::INT8_ARRAY),
             (&response, Type::JSONB_ARRAY),
         ];
-        let compared = session.client().query_typed(sql::UNLIKE, &values).await;
-        compared.map_err(DatabaseError::of(ATTEMPT))
+        query(session.client(), ATTEMPT, sql::UNLIKE, &values).await
     }
 }

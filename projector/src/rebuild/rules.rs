@@ -14,6 +14,7 @@ use tracing::info;
 use super::RebuildError;
 use super::transact::Transactions;
 use crate::remembered::{Remembered, change_rules};
+use crate::statements::query_one;
 
 /// Who writes to the tables now, and since when. Readers hold other locks.
 const WRITERS: &str = "
@@ -53,11 +54,5 @@ pub(super) async fn enforce(
 }
 
 async fn writers_now(session: &Session) -> Result<Vec<String>, DatabaseError> {
-    let attempt = "looking who writes to the tables";
-    let row = session
-        .client()
-        .query_typed_one(WRITERS, &[])
-        .await
-        .map_err(DatabaseError::of(attempt))?;
-    row.try_get(0).map_err(DatabaseError::of(attempt))
+    query_one(session.client(), "looking who writes to the tables", WRITERS, &[]).await
 }

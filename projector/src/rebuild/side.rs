@@ -6,16 +6,16 @@ use futures_util::SinkExt;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use tokio_postgres::Client;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
-use super::copy::CopyRows;
-use super::pair::{LeftOver, Results};
+use super::pair::Results;
 use super::replay::Stretch;
 use super::responses::Responses;
 use super::sql;
+use crate::copy_rows::CopyRows;
 use crate::decode::Decoded;
 use crate::rows::ParkedRow;
-use crate::statements::{sequence, without_nul};
+use crate::statements::{Parameter, execute, sequence, without_nul};
 
 /// A stretch of the stream, ready to be brought together with the rows.
 #[derive(Debug)]
@@ -90,19 +90,13 @@ impl<'s> SideTables<'s> {
         self.copy(sql::COPY_OTHERS, rows.others).await
     }
 
-    /// Adds results that are not in both tables, and rows that are not their events.
-    pub(super) async fn add_left_over(&self, left: LeftOver) -> Result<(), DatabaseError> {
-        self.copy(sql::COPY_RESULTS, left.results).await?;
-        self.copy(sql::COPY_ODD_ANSWERS, left.odd_answers).await?;
-        self.copy(sql::COPY_ODD_WINNERS, left.odd_winners).await
-    }
-
     /// Adds rows whose response is not that of their event.
     pub(super) async fn add_unlike(&self, rows: Option<Bytes>) -> Result<(), DatabaseError> {
         self.copy(sql::COPY_UNLIKE, rows).await
     }
 
-    async fn copy(&self, statement: &str, rows: Option<Bytes>) -> Result<(), DatabaseError> {
+    /// Sends rows, if there are any, to one of the tables.
+    pub(super) async fn copy(&self, statement: &str, rows: Option<Bytes>) -> Result<(), DatabaseError> {
         match rows {
             Some(rows) => send(self.session.client(), statement, rows).await,
             None => Ok(()),
@@ -113,12 +107,11 @@ impl<'s> SideTables<'s> {
     pub(super) async fn add_gone(&self, ranges: &[(u64, u64)]) -> Result<(), DatabaseError> {
         let first: Vec<i64> = ranges.iter().map(|(first, _)| sequence(*first)).collect();
         let last: Vec<i64> = ranges.iter().map(|(_, last)| sequence(*last)).collect();
-        let values: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&first, Type::INT8_ARRAY), (&last, Type::INT8_ARRAY)];
-        let added = self.session.client().execute_typed(sql::GONE, &values).await;
-        added
+        let values: [Parameter<'_>; 2] = [(&first, Type::INT8_ARRAY), (&last, Type::INT8_ARRAY)];
+        let attempt = "noting which sequences hold nothing";
+        execute(self.session.client(), attempt, sql::GONE, &values)
+            .await
             .map(drop)
-            .map_err(DatabaseError::of("noting which sequences hold nothing"))
     }
 
     /// Tells the planner how large they are.

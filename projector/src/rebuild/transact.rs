@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use database::{DatabaseError, Session, SessionError, Trouble};
 use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
 
 use super::RebuildError;
 
@@ -34,6 +33,17 @@ impl Transactions<'_> {
         self.attempt(MOST_TIMEOUTS, work).await
     }
 
+    /// The same for what is better done in another way when it is too slow: that is not tried again.
+    ///
+    /// # Errors
+    /// The first failure that trying again does not mend, a time limit among them.
+    pub(super) async fn run_while_quick<T>(
+        &self,
+        work: impl AsyncFn(&Client) -> Result<T, DatabaseError>,
+    ) -> Result<T, SessionError> {
+        self.attempt(1, work).await
+    }
+
     /// Does `work` to all of `rows`, and tells `done` what came of each part. A part that is too slow, or in which there is something that
     /// the database does not do, is cut in halves; what is to become of a single row of that kind is for `alone` to say.
     ///
@@ -48,11 +58,13 @@ impl Transactions<'_> {
     ) -> Result<(), RebuildError> {
         let mut parts = vec![rows];
         while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
             // Each try of what is too slow costs a whole time limit, and half of it may well be done within that.
             let most_timeouts = if part.len() > 1 { 1 } else { MOST_TIMEOUTS };
             let worked = self.attempt(most_timeouts, async |client| work(client, part).await);
             match (part, worked.await) {
-                ([], _) => {}
                 (part, Ok(value)) => done(part, value),
                 ([row], Err(SessionError::Database(error))) if is_of_rows(&error) => {
                     alone(row, error).await?
@@ -81,7 +93,7 @@ impl Transactions<'_> {
             };
             let passing = matches!(error.trouble(), Trouble::Contention | Trouble::Timeout);
             tries += 1;
-            timeouts += u32::from(was_too_slow(&error));
+            timeouts += u32::from(error.was_too_slow());
             if !passing || tries == MOST_TRIES || timeouts == most_timeouts {
                 return Err(error.into());
             }
@@ -97,7 +109,7 @@ impl Transactions<'_> {
         let client = self.session.client();
         let begun = client.batch_execute(&self.begin()).await;
         begun.map_err(DatabaseError::of("beginning a transaction"))?;
-        // A pooler would give this transaction a session that does not hold our lock.
+        // A pooler would give this transaction a session that does not hold our lock, or its holder's.
         let worked = match self.session.is_the_same().await {
             Ok(()) => work(client).await.map_err(SessionError::from),
             Err(error) => Err(error),
@@ -117,10 +129,10 @@ impl Transactions<'_> {
     }
 
     /// Live projectors wait for our rows no longer than this, and we for theirs. A commit that would not survive a crash is not
-    /// counted upon.
+    /// counted upon. A server that became read-only is left so.
     fn begin(&self) -> String {
         format!(
-            "begin isolation level read committed read write;
+            "begin isolation level read committed;
              set local statement_timeout = {}; set local lock_timeout = {}; set local plan_cache_mode = force_generic_plan;
              select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'",
             self.statement.as_millis(),
@@ -131,20 +143,5 @@ impl Transactions<'_> {
 
 /// Whether it is about what was to be written, so that less of it may go where all of it does not.
 fn is_of_rows(error: &DatabaseError) -> bool {
-    error.trouble() == Trouble::Data || was_too_slow(error) || is_referenced(error)
-}
-
-/// Whether a statement ran into its time limit. Waiting for a lock has another one.
-pub(super) fn was_too_slow(error: &DatabaseError) -> bool {
-    error.code() == Some(&SqlState::QUERY_CANCELED)
-}
-
-/// Whether another table holds on to a row.
-pub(super) fn is_referenced(error: &DatabaseError) -> bool {
-    // The second one for a key with `on delete restrict`, in newer servers.
-    [
-        Some(&SqlState::FOREIGN_KEY_VIOLATION),
-        Some(&SqlState::RESTRICT_VIOLATION),
-    ]
-    .contains(&error.code())
+    error.trouble() == Trouble::Data || error.was_too_slow() || error.is_of_a_reference()
 }

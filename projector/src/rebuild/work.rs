@@ -16,6 +16,7 @@ use super::rekey::rekey_all;
 use super::repair::Repair;
 use super::report::{Report, TableReport};
 use crate::config::RebuildConfig;
+use crate::lock::lock_second;
 use crate::print::print;
 use crate::progress::Progress;
 
@@ -53,10 +54,12 @@ pub async fn rebuild(config: RebuildConfig) -> Result<ExitCode, RebuildError> {
         fill(&ground, &config).await?
     } else if has_few(&ground).await? {
         // What is there is only raised by it; what is wrong all the same is found afterwards.
-        bring_in_all(&ground, &config).await?;
+        let loaded = bring_in_all(&ground, &config).await?;
+        let report = put_right(&ground, &config, ground.end).await?;
         Report {
             loaded: true,
-            ..put_right(&ground, &config, ground.end).await?
+            equal: report.equal && loaded.refused == 0,
+            ..report
         }
     } else {
         put_right(&ground, &config, 0).await?
@@ -75,15 +78,13 @@ async fn has_few(ground: &Ground) -> Result<bool, DatabaseError> {
 async fn put_right(ground: &Ground, config: &RebuildConfig, brought_in: u64) -> Result<Report, RebuildError> {
     let beside = beside(ground, config, true, brought_in).await?;
     let (compared, prune) = (&beside.compared, config.prune);
-    let tables = [&compared.answers, &compared.winners, &compared.parked];
-    let total: u64 = tables.iter().map(|table| table.found.total()).sum();
     let repair = Repair {
         intake: ground.intake(),
         decoder: &ground.decoder,
         end: ground.end,
         prune,
     };
-    let mut progress = Progress::new("repairing", 1, total);
+    let mut progress = Progress::new("repairing", 1, repair.total(compared));
     let mut done = 0;
     let repaired = repair
         .run(compared, |keys| {
@@ -111,7 +112,7 @@ async fn put_right(ground: &Ground, config: &RebuildConfig, brought_in: u64) -> 
 
 async fn fill(ground: &Ground, config: &RebuildConfig) -> Result<Report, RebuildError> {
     let loaded = bring_in_all(ground, config).await?;
-    let replayed = replayed(ground, loaded.tally, loaded.gone).await?;
+    let replayed = replayed(ground, loaded.tally).await?;
     ground.settle(ground.end).await?;
     let client = ground.session.client();
     let filled = Beside {
@@ -139,9 +140,12 @@ async fn filled(client: &Client, table: &str) -> Result<TableReport, DatabaseErr
 }
 
 async fn bring_in_all(ground: &Ground, config: &RebuildConfig) -> Result<Loaded, RebuildError> {
-    let beside = Session::open(&config.reach.rows.database, "projector").await?;
+    let second = Session::open_another(&config.reach.rows.database, "projector").await?;
+    if !lock_second(&ground.session, &second).await? {
+        return Err(RebuildError::Busy);
+    }
     let mut progress = Progress::new("filling the tables", 1, ground.end);
-    load(ground.intake(), &beside, &ground.decoder, ground.end, |seq| {
+    load(ground.intake(), &second, &ground.decoder, ground.end, |seq| {
         progress.at(seq)
     })
     .await

@@ -90,3 +90,11 @@ macro_rules! winner_is_greater {
     };
 }
 pub(crate) use winner_is_greater;
+
+/// The same as an order: the event that stands above all others of its job first.
+macro_rules! winners_first {
+    () => {
+        "status = 'COMPLETED' desc, coalesce(created_at, '-infinity') desc, task_id desc, stream_seq"
+    };
+}
+pub(crate) use winners_first;

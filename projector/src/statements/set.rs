@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::columns::{AnswerColumns, ParkedColumns, WinnerColumns};
-use super::{Parameter, WinnerRow, answer_is_greater, execute, sequence, winner_is_greater};
+use super::{Parameter, WinnerRow, answer_is_greater, execute, sequence, winner_is_greater, winners_first};
 use crate::rows::{ParkedRow, ResultRow};
 use database::DatabaseError;
 
@@ -67,8 +67,9 @@ const CROWN: &str = concat!(
     "
 insert into winners as w (job_key, task_id, status, created_at, stream_seq)
 select distinct on (job_key) job_key, task_id, status, created_at, stream_seq
-  from answers where job_key = any($1)
- order by job_key, status = 'COMPLETED' desc, coalesce(created_at, '-infinity') desc, task_id desc
+  from answers where job_key = any($1) order by job_key, ",
+    winners_first!(),
+    "
     on conflict (job_key) do update
    set task_id = excluded.task_id, status = excluded.status, created_at = excluded.created_at, stream_seq = excluded.stream_seq
  where ",

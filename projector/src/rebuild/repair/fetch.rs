@@ -57,7 +57,7 @@ impl Repair<'_> {
         ));
         while let Some((stretch, ())) = stretches.try_next().await? {
             for decoded in stretch.events {
-                let Some(seq) = seq_of(&decoded) else { continue };
+                let seq = decoded.seq();
                 while due.is_some_and(|due| due.event_seq < seq) {
                     due = dues.next().await?;
                 }
@@ -95,14 +95,6 @@ impl Repair<'_> {
 
 fn goes_through(span: Span) -> bool {
     span.count > FEW && span.count.saturating_mul(ONE_OF) > span.last - span.first
-}
-
-fn seq_of(decoded: &Decoded) -> Option<u64> {
-    match decoded {
-        Decoded::Result(row) => Some(row.provenance.stream_seq),
-        Decoded::Parked(row) => Some(row.stream_seq),
-        Decoded::NonFinal { .. } => None,
-    }
 }
 
 /// What is due, by sequence, a page in memory.

@@ -99,6 +99,18 @@ impl Repair<'_> {
         Ok(repaired)
     }
 
+    /// How many keys it will see to, at most.
+    pub(super) fn total(&self, compared: &Compared) -> u64 {
+        let tables = [&compared.answers, &compared.winners, &compared.parked];
+        let of = |finding| {
+            tables
+                .iter()
+                .map(move |table| table.found.of(finding))
+                .sum::<u64>()
+        };
+        self.order().map(of).sum()
+    }
+
     fn order(&self) -> impl Iterator<Item = Finding> + use<> {
         let prune = self.prune;
         Finding::ALL

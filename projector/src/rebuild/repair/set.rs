@@ -68,7 +68,9 @@ impl Repair<'_> {
                         *refused += 1;
                         // This is where it is now, whatever was found about the row that was there.
                         let (client, seq) = (self.intake.to.session.client(), row.provenance.stream_seq);
-                        Ok(found::keep_parked(client, self.intake.created, seq).await?)
+                        found::keep_parked(client, self.intake.created, seq).await?;
+                        // And so another task wins the job, which is set behind this.
+                        Ok(found::dethrone(client, &row.job_key, seq).await?)
                     },
                 )
                 .await?;

@@ -6,7 +6,6 @@ use super::{MOST_KEYS, Repair, Repaired};
 use crate::rebuild::RebuildError;
 use crate::rebuild::found::{self, Extra, ExtraParked};
 use crate::rebuild::report::Finding;
-use crate::rebuild::transact::is_referenced;
 use crate::statements::set::{self, Maxima};
 
 impl Repair<'_> {
@@ -35,7 +34,7 @@ impl Repair<'_> {
                     },
                     |_, rows| taken += rows,
                     async |row, error| {
-                        if !is_referenced(&error) {
+                        if !error.is_of_a_reference() {
                             return Err(error.into());
                         }
                         referenced += 1;

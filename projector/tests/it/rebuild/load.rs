@@ -101,6 +101,62 @@ async fn tables_with_few_rows_are_filled_and_what_was_wrong_in_them_is_put_right
 }
 
 #[tokio::test]
+async fn what_the_database_refuses_is_told_when_tables_with_few_rows_are_filled() {
+    let world = World::new().await;
+    world.publish_all(history(200)).await;
+    let builder = world.projector();
+    assert_eq!(run(&builder, &["rebuild"]).await.code, Some(0));
+    let refuse = "create function refuse() returns trigger language plpgsql as $$ begin
+                    raise exception 'no such number' using errcode = 'numeric_value_out_of_range'; end $$;
+                  create trigger refuse before insert on answers for each row when (new.task_id = 't70') execute function refuse();
+                  delete from answers where stream_seq > 5; delete from winners where stream_seq > 5";
+    world.sql.batch_execute(refuse).await.unwrap();
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.report["loaded"], true, "{rebuilt:?}");
+    assert_eq!(
+        (rebuilt.code, rebuilt.number("/refused")),
+        (Some(1), 1),
+        "{rebuilt:?}"
+    );
+    assert_eq!(rebuilt.report["equal"], false, "{rebuilt:?}");
+}
+
+/// Of a session of a first load whose command lost the other one may still commit what it has in hand.
+#[tokio::test]
+async fn both_sessions_of_a_first_load_keep_other_commands_away() {
+    let world = World::new().await;
+    world.publish_all(history(4_000)).await;
+    let locks = "select distinct l.pid, l.objid from pg_locks l
+                  where l.locktype = 'advisory' and l.granted and l.classid = any($1::int8[]::oid[])
+                    and l.database = (select oid from pg_database where datname = current_database())";
+    let kinds: Vec<i64> = vec![0x7265_6275, 0x7265_6276];
+    let mut other = world.database.connect().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("lock answers in share mode").await.unwrap();
+    let builder = world.projector();
+    let mut child = builder.command(&["rebuild"]).spawn().unwrap();
+    eventually("two sessions are locked", SOON, async || {
+        match world.sql.query(locks, &[&kinds]).await.unwrap().len() {
+            2 => Ok(()),
+            found => Err(found),
+        }
+    })
+    .await;
+    child.kill().await.unwrap();
+    lock.rollback().await.unwrap();
+
+    let second = "select pg_advisory_lock(1919246966, to_regclass('projection')::oid::int8::bit(32)::int4)";
+    let unlock = second.replace("pg_advisory_lock", "pg_advisory_unlock");
+    world.sql.execute(second, &[]).await.unwrap();
+    let refused = run(&builder, &["verify"]).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.said.contains("another verify or rebuild"), "{refused:?}");
+    world.sql.execute(&unlock, &[]).await.unwrap();
+    let rebuilt = run(&builder, &["rebuild"]).await;
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+}
+
+#[tokio::test]
 async fn memory_does_not_grow_with_the_stream_or_its_largest_bodies() {
     let world = World::new().await;
     world.publish_all(history(20_000)).await;
@@ -110,23 +166,43 @@ async fn memory_does_not_grow_with_the_stream_or_its_largest_bodies() {
         world.publish(&answer).await;
     }
     for arguments in [&["rebuild"][..], &["verify", "--deep"], &["rebuild"]] {
-        let mut child = world.projector().command(arguments).spawn().unwrap();
-        let pid = child.id().unwrap();
-        let mut peak = 0;
-        let status = loop {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-            peak = peak.max(kib.unwrap_or(0) >> 10);
-            match tokio::time::timeout(Duration::from_millis(5), child.wait()).await {
-                Ok(status) => break status.unwrap(),
-                Err(_) => continue,
-            }
-        };
-        assert_eq!(status.code(), Some(0), "{arguments:?}");
-        assert!(peak > 0 && peak < 200, "{arguments:?} took {peak} MiB");
+        takes_little_memory(&world, arguments).await;
     }
     assert_eq!(world.count("answers").await, 20_004);
+}
+
+/// All of them come before the first event that there is, and together they are larger than the command may be.
+#[tokio::test]
+async fn memory_does_not_grow_with_the_rows_whose_events_are_gone() {
+    let world = World::new().await;
+    world.publish_all(history(2_000)).await;
+    assert_eq!(run(&world.projector(), &["rebuild"]).await.code, Some(0));
+    world.stream().await.purge().sequence(1_900).await.unwrap();
+    let many = "insert into answers
+                  select repeat('x', 10000) || n, 'x', null, status, created_at, response, response_digest, null, via, n % 1800 + 1,
+                         received_at
+                    from answers, generate_series(1, 25000) n where task_id = 't1'";
+    world.sql.batch_execute(many).await.unwrap();
+    takes_little_memory(&world, &["verify"]).await;
+}
+
+/// Runs a command to its good end, and looks how large it was.
+async fn takes_little_memory(world: &World, arguments: &[&str]) {
+    let mut child = world.projector().command(arguments).spawn().unwrap();
+    let pid = child.id().unwrap();
+    let mut peak = 0;
+    let status = loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0) >> 10);
+        match tokio::time::timeout(Duration::from_millis(5), child.wait()).await {
+            Ok(status) => break status.unwrap(),
+            Err(_) => continue,
+        }
+    };
+    assert_eq!(status.code(), Some(0), "{arguments:?}");
+    assert!(peak > 0 && peak < 200, "{arguments:?} took {peak} MiB");
 }
 
 /// The broker writes down what is acknowledged a moment later than it says so, and may lose it altogether; the

@@ -3,7 +3,7 @@
 use schemas::event::Subjects;
 use stream::StreamSpec;
 
-use super::{history, run};
+use super::{dump, history, run};
 use crate::pooler::Pooler;
 use crate::projector::Builder;
 use crate::world::World;
@@ -172,6 +172,44 @@ async fn a_stream_that_lost_its_end_or_is_younger_than_the_rows_is_refused() {
     let refused = run(&builder, &["verify"]).await;
     assert_eq!(refused.code, Some(2));
     assert!(refused.said.contains("the stream is younger"), "{refused:?}");
+}
+
+/// What the database remembers of its stream, and every row.
+async fn all(world: &World) -> (String, Vec<String>) {
+    let remembered = world.value("select p::text from projection p", &[]).await;
+    (remembered, dump(&world.sql).await)
+}
+
+#[tokio::test]
+async fn a_stream_that_is_refused_does_not_stop_the_projectors_of_the_right_one() {
+    let world = projected(30).await;
+    new_stream(&world).await;
+    world.publish_all(history(5)).await;
+    let before = all(&world).await;
+    let refused = run(&world.projector().set("RERUN_SUFFIX", "false"), &["rebuild"]).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.said.contains("created at"), "{refused:?}");
+    assert_eq!(all(&world).await, before);
+}
+
+#[tokio::test]
+async fn a_database_that_is_read_only_is_left_so() {
+    let world = projected(30).await;
+    let lose = "delete from answers where task_id in ('t3', 't5')";
+    world.sql.batch_execute(lose).await.unwrap();
+    let before = all(&world).await;
+    let read_only = |on: &str| {
+        let database = world.database.name();
+        format!("alter database {database} set default_transaction_read_only = {on}")
+    };
+    world.sql.batch_execute(&read_only("on")).await.unwrap();
+    for rerun_suffix in ["true", "false"] {
+        let builder = world.projector().set("RERUN_SUFFIX", rerun_suffix);
+        let refused = run(&builder, &["rebuild"]).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.said.contains("the database is read-only"), "{refused:?}");
+        assert_eq!(all(&world).await, before);
+    }
 }
 
 // B28

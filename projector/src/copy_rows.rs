@@ -7,6 +7,8 @@ use time::OffsetDateTime;
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// For rows of which there are some.
 const ROOM: usize = 64 << 10;
+/// So many bytes are better sent than kept.
+const MUCH: usize = 1 << 20;
 /// In place of the number of columns: no more rows.
 const TRAILER: i16 = -1;
 /// In place of a length.
@@ -16,7 +18,7 @@ const EPOCH: i128 = 946_684_800_000_000;
 
 /// Rows of one table, to be sent at once.
 #[derive(Debug)]
-pub(super) struct CopyRows {
+pub(crate) struct CopyRows {
     out: BytesMut,
     columns: i16,
     any: bool,
@@ -24,7 +26,7 @@ pub(super) struct CopyRows {
 
 impl CopyRows {
     /// For rows of so many columns.
-    pub(super) fn new(columns: i16) -> Self {
+    pub(crate) fn new(columns: i16) -> Self {
         Self {
             out: BytesMut::new(),
             columns,
@@ -33,14 +35,14 @@ impl CopyRows {
     }
 
     /// Adds a row that stands in this format already, with columns of this one's own behind it.
-    pub(super) fn whole(&mut self, row: &[u8]) -> &mut Self {
+    pub(crate) fn whole(&mut self, row: &[u8]) -> &mut Self {
         let columns = size_of_val(&self.columns);
         self.row().out.put_slice(&row[columns..]);
         self
     }
 
     /// Begins a row. Its columns follow, each of them once and in their order.
-    pub(super) fn row(&mut self) -> &mut Self {
+    pub(crate) fn row(&mut self) -> &mut Self {
         if !self.any {
             self.any = true;
             self.out.reserve(ROOM);
@@ -51,12 +53,12 @@ impl CopyRows {
     }
 
     /// `text`
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.bytes(text.as_bytes())
     }
 
     /// `text`, or null.
-    pub(super) fn text_or_null(&mut self, text: Option<&str>) -> &mut Self {
+    pub(crate) fn text_or_null(&mut self, text: Option<&str>) -> &mut Self {
         match text {
             Some(text) => self.text(text),
             None => self.null(),
@@ -64,32 +66,32 @@ impl CopyRows {
     }
 
     /// `bytea`
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.length(bytes.len());
         self.out.put_slice(bytes);
         self
     }
 
     /// `boolean`
-    pub(super) fn boolean(&mut self, truth: bool) -> &mut Self {
+    pub(crate) fn boolean(&mut self, truth: bool) -> &mut Self {
         self.bytes(&[truth.into()])
     }
 
     /// `bigint`
-    pub(super) fn bigint(&mut self, number: i64) -> &mut Self {
+    pub(crate) fn bigint(&mut self, number: i64) -> &mut Self {
         self.length(8);
         self.out.put_i64(number);
         self
     }
 
     /// `timestamptz`. What is finer than a microsecond is cut.
-    pub(super) fn moment(&mut self, at: OffsetDateTime) -> &mut Self {
+    pub(crate) fn moment(&mut self, at: OffsetDateTime) -> &mut Self {
         let micros = at.unix_timestamp_nanos().div_euclid(1_000) - EPOCH;
         self.bigint(i64::try_from(micros).expect("ten thousand years are few microseconds"))
     }
 
     /// `timestamptz`, or null.
-    pub(super) fn moment_or_null(&mut self, at: Option<OffsetDateTime>) -> &mut Self {
+    pub(crate) fn moment_or_null(&mut self, at: Option<OffsetDateTime>) -> &mut Self {
         match at {
             Some(at) => self.moment(at),
             None => self.null(),
@@ -97,7 +99,7 @@ impl CopyRows {
     }
 
     /// `jsonb`, or null.
-    pub(super) fn json_or_null(&mut self, text: Option<&Bytes>) -> &mut Self {
+    pub(crate) fn json_or_null(&mut self, text: Option<&Bytes>) -> &mut Self {
         let Some(text) = text else { return self.null() };
         self.length(text.len() + 1);
         self.out.put_u8(1); // the version of the format
@@ -115,8 +117,13 @@ impl CopyRows {
         self.out.put_i32(length);
     }
 
+    /// Whether there is so much of it that it should go before more is added.
+    pub(crate) fn is_much(&self) -> bool {
+        self.out.len() >= MUCH
+    }
+
     /// All of it, ended; `None` when there is nothing to send.
-    pub(super) fn finish(mut self) -> Option<Bytes> {
+    pub(crate) fn finish(mut self) -> Option<Bytes> {
         self.any.then(|| {
             self.out.put_i16(TRAILER);
             self.out.freeze()
@@ -125,7 +132,7 @@ impl CopyRows {
 }
 
 /// Takes the header away from the beginning; false when not all of it is there.
-pub(super) fn skip_header(text: &mut Bytes) -> bool {
+pub(crate) fn skip_header(text: &mut Bytes) -> bool {
     // Its last four bytes say how much of it follows, for versions to come.
     let extension = |header: &[u8]| i32::from_be_bytes([header[15], header[16], header[17], header[18]]);
     let Some(header) = text.get(..HEADER.len()) else {
@@ -140,7 +147,7 @@ pub(super) fn skip_header(text: &mut Bytes) -> bool {
 }
 
 /// How long the first row is; None when not all of it is there, or there are no more.
-pub(super) fn row_length(text: &[u8]) -> Option<usize> {
+pub(crate) fn row_length(text: &[u8]) -> Option<usize> {
     let (columns, mut rest) = text.split_first_chunk()?;
     for _ in 0..u16::try_from(i16::from_be_bytes(*columns)).ok()? {
         let (length, behind) = rest.split_first_chunk()?;
@@ -151,7 +158,7 @@ pub(super) fn row_length(text: &[u8]) -> Option<usize> {
 }
 
 /// The columns of a row.
-pub(super) fn fields(row: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(crate) fn fields(row: &[u8]) -> impl Iterator<Item = Field<'_>> {
     let mut rest = row.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {
         let (length, behind) = rest.split_first_chunk()?;
@@ -171,16 +178,16 @@ pub(super) fn fields(row: &[u8]) -> impl Iterator<Item = Field<'_>> {
 
 /// A column of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Field<'r>(Option<&'r [u8]>);
+pub(crate) struct Field<'r>(Option<&'r [u8]>);
 
 impl<'r> Field<'r> {
     /// Its bytes; None when it is null.
-    pub(super) fn value(self) -> Option<&'r [u8]> {
+    pub(crate) fn value(self) -> Option<&'r [u8]> {
         self.0
     }
 
     /// What it says as a `bigint`.
-    pub(super) fn bigint(self) -> Option<i64> {
+    pub(crate) fn bigint(self) -> Option<i64> {
         Some(i64::from_be_bytes(self.0?.try_into().ok()?))
     }
 }
