@@ -28,14 +28,17 @@ impl Intake<'_> {
             .in_parts(
                 events,
                 async |client, part| {
-                    let rows = Folded::of(part.iter().filter_map(result), part.iter().filter_map(parked));
+                    let rows = Folded::of(
+                        part.iter().filter_map(Decoded::result),
+                        part.iter().filter_map(Decoded::parked),
+                    );
                     if rows.is_empty() {
                         return Ok(Changed::default());
                     }
                     statements::apply(client, self.created, &rows).await
                 },
-                |part, changed| log_new(part.iter().filter_map(parked), &changed),
-                async |decoded, error| match result(decoded) {
+                |part, changed| log_new(part.iter().filter_map(Decoded::parked), &changed),
+                async |decoded, error| match decoded.result() {
                     Some(row) if error.trouble() == Trouble::Data => {
                         self.park(row, &error).await?;
                         refused += 1;
@@ -69,20 +72,4 @@ impl Intake<'_> {
 pub(super) fn log_new<'p>(rows: impl Iterator<Item = &'p ParkedRow>, changed: &Changed) {
     rows.filter(|row| changed.parked.contains(&row.stream_seq))
         .for_each(log_parked);
-}
-
-/// The result in it.
-pub(super) fn result(decoded: &Decoded) -> Option<&ResultRow> {
-    match decoded {
-        Decoded::Result(row) => Some(row),
-        Decoded::NonFinal { .. } | Decoded::Parked(_) => None,
-    }
-}
-
-/// What there is to park.
-pub(super) fn parked(decoded: &Decoded) -> Option<&ParkedRow> {
-    match decoded {
-        Decoded::Parked(row) => Some(row),
-        Decoded::NonFinal { .. } | Decoded::Result(_) => None,
-    }
 }

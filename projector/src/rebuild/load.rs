@@ -15,7 +15,7 @@ use stream::read::ScanError;
 use tokio::sync::Mutex;
 
 use super::RebuildError;
-use super::intake::{Intake, log_new, parked, result};
+use super::intake::{Intake, log_new};
 use super::replay::{Stretch, Tally, replay};
 use super::side::send;
 use super::transact::Transactions;
@@ -106,7 +106,10 @@ struct Ready {
 impl Ready {
     /// Each key once and in byte order, as projecting takes its locks. Takes processor time: not for a thread that serves others.
     fn of(stretch: &Stretch) -> Self {
-        let folded = Folded::of(stretch.events.iter().filter_map(result), std::iter::empty());
+        let folded = Folded::of(
+            stretch.events.iter().filter_map(Decoded::result),
+            std::iter::empty(),
+        );
         let place = |row: &&ResultRow| {
             let seq = row.provenance.stream_seq;
             stretch.events.binary_search_by_key(&seq, Decoded::seq)
@@ -125,9 +128,9 @@ impl Ready {
             winners: self
                 .winners
                 .iter()
-                .filter_map(|at| result(&events[*at]))
+                .filter_map(|at| events[*at].result())
                 .collect(),
-            parked: events.iter().filter_map(parked).collect(),
+            parked: events.iter().filter_map(Decoded::parked).collect(),
         }
     }
 }
