@@ -186,12 +186,15 @@ pub async fn connect(settings: &Settings, name: &str) -> Result<Connection, Conn
         .timeout(settings.request_timeout)
         .api_prefix(&settings.api_prefix)
         .build(client.clone());
-    Ok(Connection {
+    let connection = Connection {
         client,
         jetstream,
         api_prefix: settings.api_prefix.as_str().into(),
         state,
-    })
+    };
+    // The client says so a moment later; until then there would seem to be no connection.
+    connection.made_after(0).await;
+    Ok(connection)
 }
 
 /// Whether trying again with the same settings is of no use.

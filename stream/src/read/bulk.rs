@@ -109,13 +109,8 @@ impl Bulk {
 
 /// A connection of one's own, and a subscription to `<inbox>.*` on it; None when there is no broker.
 pub(super) async fn connect(settings: &Settings) -> Option<(Connection, String, Subscriber)> {
-    let connecting = async {
-        let connection = connect::connect(settings, "reading the stream").await.ok()?;
-        // The client says so a moment later; until then it would look like one that was made anew.
-        connection.made_after(0).await;
-        Some(connection)
-    };
-    let connection = timeout(PATIENCE, connecting).await.ok()??;
+    let connecting = connect::connect(settings, "reading the stream");
+    let connection = timeout(PATIENCE, connecting).await.ok()?.ok()?;
     let inbox = connection.client.new_inbox();
     let answers = connection.client.subscribe(format!("{inbox}.*")).await.ok()?;
     Some((connection, inbox, answers))

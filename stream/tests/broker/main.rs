@@ -1,6 +1,7 @@
 //! The crate against a real broker.
 
 mod append;
+mod connect;
 mod consume;
 mod declare;
 mod read;
