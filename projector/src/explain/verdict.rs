@@ -141,8 +141,8 @@ fn remarks(story: &Story, verdict: Verdict) -> Vec<String> {
         && pending == 0
     {
         remarks.push(format!(
-            "its row names event {}, which is none of its events on the stream {}",
-            row.stream_seq, stream.name
+            "the stream {} does not hold the event that its row came from: {} is none of its events there",
+            stream.name, row.stream_seq
         ));
     }
     if let Some(stream) = story.stream.as_ref().filter(|stream| stream.is_another) {
