@@ -57,7 +57,10 @@ impl Judge<'_> {
         let against = row.stream_seq;
         match rank.decided_by(&event.rank) {
             None if event.provenance == *provenance => Standing::Row,
-            _ if event.provenance.stream_seq == provenance.stream_seq => Standing::Contradicted,
+            // The row may be of an event that had the sequence on a stream that was there before.
+            _ if event.provenance.stream_seq == provenance.stream_seq && !self.stream.is_another => {
+                Standing::Contradicted
+            }
             None if event.provenance < *provenance => Standing::Copy { against },
             Some(rule) if event.rank < *rank => Standing::Outranked {
                 against,

@@ -28,8 +28,10 @@ pub enum Stranger {
     /// It holds nothing, and there are rows.
     #[error("the stream is empty, and there are rows")]
     Empty,
-    /// The database remembers one of another name, and not this one.
-    #[error("the rows came from the stream {remembered}, not from this one")]
+    /// The database remembers one of another name, perhaps beside this one.
+    #[error(
+        "there are rows that came from the stream {remembered}, which has a row in `projection`; deleting that gives them up"
+    )]
     OtherName {
         /// The one that it remembers.
         remembered: String,
@@ -80,12 +82,13 @@ pub(super) async fn stranger(
     if state.events == 0 {
         return Ok(has_rows(client).await?.then_some(Stranger::Empty));
     }
+    // Nothing tells which rows came from which of two streams.
+    if let Some(remembered) = other_stream(client, reader.stream()).await?
+        && has_rows(client).await?
+    {
+        return Ok(Some(Stranger::OtherName { remembered }));
+    }
     let Some(row) = row else {
-        if let Some(remembered) = other_stream(client, reader.stream()).await?
-            && has_rows(client).await?
-        {
-            return Ok(Some(Stranger::OtherName { remembered }));
-        }
         // Nobody has accepted a stream for these rows.
         let oldest = oldest(client).await?;
         return Ok(oldest

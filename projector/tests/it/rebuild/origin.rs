@@ -88,8 +88,22 @@ async fn a_stream_of_another_name_than_the_rows_came_from_is_refused() {
         assert!(refused.said.contains(&world.spec.name), "{refused:?}");
     }
     assert_eq!(world.count("answers").await, 30);
+
+    // A projector of it, started by mistake, makes it no less strange.
+    let mistaken = builder.start_ready().await;
+    world.rows("answers", 40).await;
+    mistaken.stop().await;
+    let own = world.projector();
+    for (builder, named) in [(&builder, &world), (&own, &other)] {
+        let refused = run(builder, &["rebuild"]).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.said.contains(&named.spec.name), "{refused:?}");
+    }
+
     let forced = run(&builder, &["rebuild", "--force"]).await;
-    assert_eq!(forced.repaired("answers")[2], 0, "{forced:?}");
+    assert_eq!(forced.repaired("answers"), [0; 5], "{forced:?}");
+    let refused = run(&builder, &["rebuild"]).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
     assert_eq!(world.count("answers").await, 40);
 }
 
